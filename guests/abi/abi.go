@@ -148,7 +148,7 @@ const (
 )
 
 // WaitSize is the size of one record of wait: handle, interest and ready, each
-// a u32.
+// a u32. The length that wait takes is in bytes, like every other length.
 const WaitSize = 12
 
 // StatusSize is the size of the record that status writes: remaining_ns i64,
@@ -175,5 +175,6 @@ const (
 	MaxName    = 256       // object, lease, state key, dependency and config names
 	MaxLogLine = 16 << 10  // bytes of one log call; the rest is cut off
 	MaxState   = 48 << 10  // bytes of one state value
-	MaxHead    = 256 << 10 // bytes of one head record that a guest sends
+	MaxHead    = 256 << 10 // bytes of one head or trailer record that a guest sends
+	MaxHandles = 256       // handles of one request, the fixed three included; more are Overloaded
 )

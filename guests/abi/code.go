@@ -17,7 +17,7 @@ const (
 	Invalid          Code = -1  // an argument is wrong: fix the call
 	NotFound         Code = -2  // there is no such thing: do not retry
 	Denied           Code = -3  // the manifest does not allow it: change the manifest
-	Conflict         Code = -4  // somebody else changed it first: read again, then decide
+	Conflict         Code = -4  // the state is not the one the call assumes: look again, then decide
 	LeaseBusy        Code = -5  // another holder has the lease: try again after the retry time
 	LeaseLost        Code = -6  // this lease is over: stop acting under it
 	Fenced           Code = -7  // a newer fence has been seen: stop writing
