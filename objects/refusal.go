@@ -1,0 +1,45 @@
+package objects
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/kvbucket"
+)
+
+// A Refusal is the error of a call that was not let through. It unwraps to its
+// Code.
+type Refusal struct {
+	// Code is one of breaker_open, deferred, lease_busy, overloaded, unavailable.
+	Code abi.Code
+	// RetryAfter is when a next try may succeed. It is above zero, except with
+	// unavailable and overloaded, where nobody knows.
+	RetryAfter time.Duration
+	// Reason is a constant for logs and metrics, such as "cooldown".
+	Reason string
+}
+
+// Error returns the code, the reason and the retry time.
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("objects: %v (%s), retry after %v", r.Code, r.Reason, r.RetryAfter)
+}
+
+// Unwrap returns the code.
+func (r *Refusal) Unwrap() error { return r.Code }
+
+// A ConflictError is the error of a Put whose revision was not the newest. It
+// unwraps to abi.Conflict.
+type ConflictError struct {
+	// Revision is the key's revision as read after the conflict: a hint. Zero
+	// means that the key could not be read.
+	Revision kvbucket.Revision
+}
+
+// Error names the revision.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("objects: conflict, the revision is now %d", e.Revision)
+}
+
+// Unwrap returns abi.Conflict.
+func (e *ConflictError) Unwrap() error { return abi.Conflict }
