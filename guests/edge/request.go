@@ -1,0 +1,227 @@
+package edge
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/guests/edge/internal/host"
+)
+
+// A Request is a request that the guest answers, or one that it makes with
+// NewRequest. Header works on both; what else a request from a client carries is
+// decoded when it is asked for.
+type Request struct {
+	Method string    // such as "GET"
+	Body   io.Reader // never nil on a request from a client
+
+	// Dependency is where Start sends a request that the guest makes; empty for
+	// the hosts of the manifest's allow_hosts. Requests from a client have none.
+	Dependency string
+	// Timeout bounds a request that the guest makes, from its start to the end
+	// of the answer's body. Zero leaves it to the manifest. No value lets a
+	// call outlive the request that it is made for.
+	Timeout time.Duration
+	// Lease is what a request that the guest makes is sent under: it carries
+	// the lease's fence to the dependency and is refused once the lease is lost.
+	Lease *Lease
+
+	target  string
+	head    []byte // the record of a request from a client
+	body    body
+	header  Header
+	decoded bool // header holds the head's fields
+	ctx     *requestContext
+}
+
+// receive takes the next request from the host.
+func (r *Request) receive() error {
+	if r.head == nil {
+		r.head = make([]byte, 0, headSize)
+	}
+	head, n := fill(r.head, host.RequestHead)
+	if n < 0 {
+		return failure(n, "request head")
+	}
+	r.header.reset()
+	*r = Request{head: head, header: r.header}
+	r.body = body{handle: abi.HandleRequestBody, op: "read request"}
+	r.Body = &r.body
+	r.Method = methodName(r.field(abi.FieldMethod))
+	return nil
+}
+
+// end releases what belongs to the request.
+func (r *Request) end() {
+	if r.ctx != nil {
+		r.ctx.stop()
+	}
+}
+
+// field returns the value of the first field with the tag. It aliases the head,
+// which the next request overwrites.
+func (r *Request) field(tag abi.Tag) []byte {
+	for rest := r.head; len(rest) > 0; {
+		f, next, err := abi.Next(rest)
+		if err != nil {
+			return nil
+		}
+		if f.Tag == tag {
+			return f.Value
+		}
+		rest = next
+	}
+	return nil
+}
+
+// Target returns the path and query as they were sent.
+func (r *Request) Target() string {
+	if r.target == "" {
+		r.target = string(r.field(abi.FieldTarget))
+	}
+	return r.target
+}
+
+// URL parses the target, anew with every call.
+func (r *Request) URL() *url.URL {
+	u, err := url.ParseRequestURI(r.Target())
+	if err != nil { // the host does not let such a target pass, except "*"
+		return &url.URL{Path: r.Target()}
+	}
+	return u
+}
+
+// Header returns the header fields. Changing those of a request from a client
+// has no effect outside of the guest.
+func (r *Request) Header() *Header {
+	if !r.decoded {
+		r.decoded = true
+		r.header.decode(r.head)
+	}
+	return &r.header
+}
+
+// Trailer returns the fields that followed the body, which must have been read
+// to its end.
+func (r *Request) Trailer() (*Header, error) { return r.body.trailer() }
+
+// PathValue returns what the wildcard name of the route matched, "" if the route
+// has no such wildcard.
+func (r *Request) PathValue(name string) string {
+	for rest := r.head; len(rest) > 0; {
+		f, next, err := abi.Next(rest)
+		if err != nil {
+			break
+		}
+		rest = next
+		if f.Tag != abi.FieldPathValue {
+			continue
+		}
+		if key, value, err := f.Pair(); err == nil && string(key) == name {
+			return string(value)
+		}
+	}
+	return ""
+}
+
+// Host returns the authority that the client asked for.
+func (r *Request) Host() string { return string(r.field(abi.FieldHost)) }
+
+// Scheme returns "http" or "https".
+func (r *Request) Scheme() string { return string(r.field(abi.FieldScheme)) }
+
+// RemoteAddr returns the client's address and port.
+func (r *Request) RemoteAddr() string { return string(r.field(abi.FieldRemote)) }
+
+// RequestID returns the id that the response and the host's log carry.
+func (r *Request) RequestID() string { return string(r.field(abi.FieldRequestID)) }
+
+// Route returns the pattern of the manifest that matched.
+func (r *Request) Route() string { return string(r.field(abi.FieldRoute)) }
+
+// ContentLength returns the length of the body in bytes, -1 if it is unknown.
+func (r *Request) ContentLength() int64 { return contentLength(r.head) }
+
+// Remaining returns the time until the client is answered, whatever the guest
+// does by then; zero afterwards.
+func (r *Request) Remaining() time.Duration { return CurrentStatus().Remaining }
+
+// Context returns a context with the deadline of the request. Its Err asks the
+// host, so it knows at once when the client has gone away or the function's
+// lease is lost. Its Done channel closes at the deadline and when Err has found
+// one of these; a guest that only waits for Done is not woken by them, because
+// nothing can interrupt a guest. The same holds for contexts derived from it.
+func (r *Request) Context() context.Context {
+	if r.ctx == nil {
+		r.ctx = newRequestContext()
+	}
+	return r.ctx
+}
+
+// A Status is how a request stands.
+type Status struct {
+	Remaining time.Duration // until the client is answered
+	Late      time.Duration // see ABI.md
+	Fuel      int64         // the computation left before the guest is stopped; -1 if it is not limited
+	Canceled  bool          // the client has gone away
+	Answered  bool          // the client has been answered without this guest
+	LeaseLost bool          // the function's lease is over
+}
+
+// CurrentStatus asks the host how the request stands. Outside of a request it
+// returns the zero value.
+func CurrentStatus() Status {
+	var s host.Status
+	if host.ReadStatus(&s) < 0 {
+		return Status{}
+	}
+	return Status{
+		Remaining: max(0, time.Duration(s.RemainingNanos)),
+		Late:      max(0, time.Duration(s.LateNanos)),
+		Fuel:      s.Fuel,
+		Canceled:  s.Flags&abi.StatusCanceled != 0,
+		Answered:  s.Flags&abi.StatusLate != 0,
+		LeaseLost: s.Flags&abi.StatusLeaseLost != 0,
+	}
+}
+
+// methodName spares the common methods an allocation.
+func methodName(b []byte) string {
+	switch string(b) {
+	case "GET":
+		return "GET"
+	case "HEAD":
+		return "HEAD"
+	case "POST":
+		return "POST"
+	case "PUT":
+		return "PUT"
+	case "PATCH":
+		return "PATCH"
+	case "DELETE":
+		return "DELETE"
+	case "OPTIONS":
+		return "OPTIONS"
+	}
+	return string(b)
+}
+
+// contentLength returns the number in a head, -1 if it has none.
+func contentLength(head []byte) int64 {
+	for len(head) > 0 {
+		f, next, err := abi.Next(head)
+		if err != nil {
+			break
+		}
+		head = next
+		if f.Tag != abi.FieldContentLength {
+			continue
+		}
+		if n, err := f.Number(); err == nil && int64(n) >= 0 {
+			return int64(n)
+		}
+	}
+	return -1
+}

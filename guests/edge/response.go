@@ -1,0 +1,173 @@
+package edge
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/guests/edge/internal/host"
+)
+
+// responseBuffer is how much of a body waits for more, so that a small response
+// costs two host calls and carries its length.
+const responseBuffer = 8 << 10
+
+// A ResponseWriter is the answer to a request. Head and body are buffered until
+// the body outgrows a few kilobytes, Flush is called, or the handler returns.
+type ResponseWriter struct {
+	header  Header
+	trailer Header
+	status  int
+	sent    bool   // the head is out
+	done    bool   // the answer is the host's
+	body    []byte // not yet sent
+	record  []byte // memory for heads
+	err     error  // the first failure; final
+}
+
+// reset makes w ready for the next request.
+func (w *ResponseWriter) reset() {
+	w.header.reset()
+	w.trailer.reset()
+	*w = ResponseWriter{
+		header: w.header, trailer: w.trailer,
+		body: w.body[:0], record: w.record[:0],
+	}
+}
+
+// Header returns the header fields that the head will carry. Changes after the
+// head was sent have no effect. The host leaves out what belongs to the
+// connection, such as Transfer-Encoding.
+func (w *ResponseWriter) Header() *Header { return &w.header }
+
+// Trailer returns the fields that follow the body. They may be set until the
+// handler returns.
+func (w *ResponseWriter) Trailer() *Header { return &w.trailer }
+
+// WriteHeader sets the status; without it, the first Write sets 200. A status
+// below 200 other than 101 is sent at once with the header fields so far, and
+// another may follow. A second final status is logged and ignored.
+func (w *ResponseWriter) WriteHeader(status int) {
+	switch {
+	case w.status != 0 || w.done:
+		Log.Warn("edge: superfluous WriteHeader", "status", status)
+	case status >= 100 && status < 200 && status != 101:
+		w.keep(w.sendHead(status))
+	default:
+		w.status = status
+	}
+}
+
+// Write appends to the body. It fails after Error, and once the host refuses the
+// response; then every later call returns the same error.
+func (w *ResponseWriter) Write(p []byte) (int, error) { return write(w, p) }
+
+// WriteString is Write without a copy of s.
+func (w *ResponseWriter) WriteString(s string) (int, error) { return write(w, s) }
+
+func write[T string | []byte](w *ResponseWriter, p T) (int, error) {
+	if err := w.writable(); err != nil {
+		return 0, err
+	}
+	if len(w.body)+len(p) <= responseBuffer {
+		if w.body == nil {
+			w.body = make([]byte, 0, responseBuffer)
+		}
+		w.body = append(w.body, p...)
+		return len(p), nil
+	}
+	if err := w.send(); err != nil {
+		return 0, err
+	}
+	n, err := writeAll(abi.HandleResponseBody, []byte(p), "write response")
+	return n, w.keep(err)
+}
+
+func (w *ResponseWriter) writable() error {
+	if w.done && w.err == nil {
+		w.err = &CallError{Op: "write response", Code: Invalid, Detail: "the host has answered"}
+	}
+	if w.status == 0 {
+		w.status = 200
+	}
+	return w.err
+}
+
+// Flush sends what is buffered to the client, the head first.
+func (w *ResponseWriter) Flush() error {
+	if err := w.writable(); err != nil {
+		return err
+	}
+	if err := w.send(); err != nil {
+		return err
+	}
+	return w.keep(check(host.Flush(abi.HandleResponseBody), "flush response"))
+}
+
+// send gives the head and the buffered body to the host.
+func (w *ResponseWriter) send() error {
+	if !w.sent {
+		w.sent = true
+		if err := w.keep(w.sendHead(w.status)); err != nil {
+			return err
+		}
+	}
+	_, err := writeAll(abi.HandleResponseBody, w.body, "write response")
+	w.body = w.body[:0]
+	return w.keep(err)
+}
+
+func (w *ResponseWriter) sendHead(status int) error {
+	w.record = w.header.append(w.record[:0])
+	return check(host.ResponseHead(int32(status), w.record, 0), "send response head")
+}
+
+// keep remembers the first failure.
+func (w *ResponseWriter) keep(err error) error {
+	if w.err == nil {
+		w.err = err
+	}
+	return err
+}
+
+// end completes the response after the handler has returned.
+func (w *ResponseWriter) end() error {
+	if w.done {
+		return nil
+	}
+	if err := w.writable(); err != nil {
+		return err
+	}
+	if !w.sent && bodyAllowed(w.status) && w.trailer.Len() == 0 && w.header.Get("Content-Length") == "" {
+		w.header.Add("Content-Length", strconv.Itoa(len(w.body)))
+	}
+	if err := w.send(); err != nil || w.trailer.Len() == 0 {
+		return err
+	}
+	w.record = w.trailer.append(w.record[:0])
+	return w.keep(check(host.Finish(abi.HandleResponseBody, w.record), "finish response"))
+}
+
+// bodyAllowed reports whether a response with the status may carry a body.
+func bodyAllowed(status int) bool { return status >= 200 && status != 204 && status != 304 }
+
+// fail leaves the answer to the host. One that cannot be taken back any more is
+// broken off, which the host does when the handler fails.
+func (w *ResponseWriter) fail(code Code, retryAfter time.Duration, cause error) {
+	if w.done {
+		return
+	}
+	w.body = w.body[:0]
+	text := ""
+	if cause != nil {
+		text = cause.Error()
+	}
+	if w.sent {
+		w.keep(&CallError{Op: "respond", Code: code, Detail: text})
+		return
+	}
+	w.done = true
+	if err := check(host.ResponseFail(int32(code), millis(retryAfter), text), "respond"); err != nil {
+		w.done, w.err = false, err
+	}
+}
