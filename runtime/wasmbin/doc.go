@@ -1,0 +1,2 @@
+// Package wasmbin reads and rewrites core WebAssembly modules.
+package wasmbin
