@@ -101,13 +101,13 @@ func (m *Memory) Watch(ctx context.Context, pattern string) iter.Seq[Entry] {
 		defer m.unsubscribe(w)
 		for {
 			entries, closed := m.take(w)
+			if closed {
+				return
+			}
 			for _, e := range entries {
 				if ctx.Err() != nil || !yield(e) {
 					return
 				}
-			}
-			if closed {
-				return
 			}
 			select {
 			case <-ctx.Done():
@@ -169,16 +169,19 @@ func (m *Memory) unsubscribe(w *memoryWatcher) {
 }
 
 // take returns the newest entry of each key that changed since the last take, in
-// the order of their changes, and whether no more will come.
+// the order of their changes, and whether the bucket was closed.
 func (m *Memory) take(w *memoryWatcher) (entries []Entry, closed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.closed {
+		return nil, true
+	}
 	for key := range w.changed {
 		entries = append(entries, clone(m.entries[key]))
 	}
 	clear(w.changed)
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Revision, b.Revision) })
-	return entries, m.closed
+	return entries, false
 }
 
 func (w *memoryWatcher) notify() {
