@@ -48,7 +48,7 @@ var codeNames = [...]string{
 // String returns the code's stable name, such as "lease_lost". Zero is "ok"; a
 // number outside the table is "internal", since nobody can act on it.
 func (c Code) String() string {
-	if c > 0 || int(-c) >= len(codeNames) {
+	if c > 0 || int(c) <= -len(codeNames) {
 		return codeNames[-Internal]
 	}
 	return codeNames[-c]
@@ -58,7 +58,7 @@ func (c Code) String() string {
 func (c Code) Error() string { return c.String() }
 
 // Valid reports whether c is a code of the table, which zero is not.
-func (c Code) Valid() bool { return c < 0 && int(-c) < len(codeNames) }
+func (c Code) Valid() bool { return c < 0 && int(c) > -len(codeNames) }
 
 // CodeOf returns the code that err carries: zero for nil, the first Code in its
 // tree, DeadlineExceeded and Canceled for the context errors, and Internal for
