@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/edgehost/edgehost/cmd/edgehost/internal/manifest"
+)
+
+// devDrain is short: whoever develops waits for the prompt.
+const devDrain = 500 * time.Millisecond
+
+// settle is how long sources must be left alone before they are built: editors
+// write a file in several steps, and version control many files.
+const settle = 100 * time.Millisecond
+
+// devCommand is `edgehost dev`.
+type devCommand struct {
+	Dir        string `arg:"" optional:"" default:"." help:"Directory of the app (default: ${default})."`
+	serveFlags `embed:""`
+}
+
+// Help is printed by `edgehost dev --help`.
+func (devCommand) Help() string {
+	return "Builds the app, starts a store inside this process with its data in .edgehost, starts the commands of [dev] run, and serves. When sources change, the app is built and replaced without dropping a request; if the build fails, the old one goes on. Ctrl-C ends everything; a second one ends it at once."
+}
+
+// A devSession is one run of `edgehost dev`.
+type devSession struct {
+	*site
+	t       *terminal
+	app     *app // what is served
+	sources *sources
+	built   [32]byte // digest of the sources of the newest build
+	helpers []*command
+	waiting sync.WaitGroup // of the goroutines that report the ends of helpers
+}
+
+// Run executes the command.
+func (c *devCommand) Run(ctx context.Context, t *terminal) error {
+	t.stderr = &synced{out: t.stderr}
+	if c.LogFormat == "auto" {
+		c.LogFormat = "text"
+	}
+	a, err := readApp(c.Dir, t)
+	if err != nil {
+		return err
+	}
+	if _, missing := a.secrets(t); len(missing) > 0 {
+		return missing
+	}
+	sources, err := watchSources(a)
+	if err != nil {
+		return err
+	}
+	d := &devSession{t: t, app: a, sources: sources}
+	err = d.run(ctx, c)
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		err = nil // asked to end while it was starting
+	}
+	return errors.Join(err, sources.watcher.Close())
+}
+
+func (d *devSession) run(ctx context.Context, c *devCommand) (err error) {
+	if d.built, err = d.sources.digest(); err != nil {
+		return err
+	}
+	if err := d.app.build(ctx, d.t); err != nil {
+		return err
+	}
+	store := storeConfig{dir: d.app.storeDirectory()}
+	if d.site, err = openSite(ctx, store, &c.serveFlags, certificate{}, c.logger(d.t.stderr)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close(ctx)) }()
+	if err := d.startHelpers(); err != nil {
+		return err
+	}
+	if err := d.deploy(ctx, d.t, d.app); err != nil {
+		return err
+	}
+	d.start(ctx)
+	d.welcome()
+	return d.watch(ctx)
+}
+
+// close drains first: requests that run may need the helpers.
+func (d *devSession) close(ctx context.Context) error {
+	err := d.drain(ctx, devDrain)
+	var stopping sync.WaitGroup
+	for _, helper := range d.helpers {
+		stopping.Go(func() { helper.Stop(commandGrace) })
+	}
+	err = errors.Join(err, d.closeRest(ctx))
+	stopping.Wait()
+	d.waiting.Wait()
+	return err
+}
+
+// startHelpers starts the commands of [dev] run.
+func (d *devSession) startHelpers() error {
+	for _, line := range d.app.manifest.Dev.Run {
+		output := &prefixer{out: d.t.stderr, prefix: "[" + label(line.Value) + "] "}
+		helper, err := startCommand(line.Value, d.app.dir, d.t.environ, output)
+		if err != nil {
+			return d.app.problem(line.At, "", "dev.run: %v", err)
+		}
+		d.helpers = append(d.helpers, helper)
+		d.waiting.Go(func() { // ends with the helper, which close stops
+			<-helper.ended
+			fmt.Fprintf(output, "ended: %s\n", outcome(helper.err))
+		})
+	}
+	return nil
+}
+
+func outcome(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}
+
+// label names a command line in its output: `go run ./upstream` is "upstream".
+func label(line string) string {
+	fields := strings.Fields(line)
+	if len(fields) == 0 {
+		return "run"
+	}
+	return path.Base(fields[len(fields)-1])
+}
+
+// watch replaces the app when its sources change, until ctx ends.
+func (d *devSession) watch(ctx context.Context) error {
+	quiet := time.NewTimer(settle)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(d.t.stdout, "Stopping.")
+			return nil
+		case err := <-d.failed:
+			return err
+		case event := <-d.sources.watcher.Events:
+			if d.sources.changed(event) {
+				quiet.Reset(settle)
+			}
+		case err := <-d.sources.watcher.Errors:
+			d.logger.WarnContext(ctx, "a change may have been missed", "error", err)
+			quiet.Reset(settle)
+		case <-quiet.C:
+			d.reload(ctx)
+		}
+	}
+}
+
+// reload builds and deploys what has changed. Whatever goes wrong is printed,
+// and the old version goes on.
+func (d *devSession) reload(ctx context.Context) {
+	digest, err := d.sources.digest()
+	if err == nil && digest == d.built {
+		return
+	}
+	d.built = digest
+	begin := time.Now()
+	if err == nil {
+		err = d.replace(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		fmt.Fprintf(d.t.stderr, "%s\nThe old version goes on.\n", describe(err))
+	default:
+		fmt.Fprintf(d.t.stdout, "Reloaded in %s.\n", time.Since(begin).Round(time.Millisecond))
+	}
+}
+
+func (d *devSession) replace(ctx context.Context) error {
+	a, err := readApp(d.app.dir, d.t)
+	if err != nil {
+		return err
+	}
+	if err := a.build(ctx, d.t); err != nil {
+		return err
+	}
+	if err := d.deploy(ctx, d.t, a); err != nil {
+		return err
+	}
+	if !slices.Equal(values(a.manifest.Dev.Run), values(d.app.manifest.Dev.Run)) {
+		fmt.Fprintln(d.t.stdout, "[dev] run has changed: restart edgehost dev for it.")
+	}
+	d.app = a
+	d.sources.exclude(a)
+	return nil
+}
+
+// welcome says where things are and what to try.
+func (d *devSession) welcome() {
+	out := d.t.stdout
+	nats := ""
+	if d.natsURL != "nats://"+defaultNATS {
+		nats = " --nats " + d.natsURL
+	}
+	fmt.Fprintf(out, "\n%s is served at %s\n", d.app.manifest.App, d.url())
+	for _, f := range d.app.manifest.Functions {
+		for _, route := range f.Routes {
+			fmt.Fprintf(out, "  %s: %s\n", f.Name, route)
+		}
+	}
+	if line := example(d.app.manifest, d.url()); line != "" {
+		fmt.Fprintf(out, "Try:      %s\n", line)
+	}
+	fmt.Fprintf(out, "Objects:  edgehost object list%s\n", nats)
+	fmt.Fprintf(out, "Admin:    %s (metrics, objects, health)\n", d.adminURL())
+	fmt.Fprintf(out, "Store:    %s (data in %s)\n", d.natsURL, d.app.storeDirectory())
+	fmt.Fprint(out, "Sources are watched. Ctrl-C stops everything.\n\n")
+}
+
+// example returns a curl line for the first route, with "1" for its wildcards.
+func example(m *manifest.Manifest, url string) string {
+	method, pattern, found := strings.Cut(m.Functions[0].Routes[0].Value, " ")
+	if !found {
+		method, pattern = "GET", method
+	}
+	host, rest, _ := strings.Cut(strings.TrimSpace(pattern), "/")
+	target := url
+	for part := range strings.SplitSeq(strings.TrimSuffix(rest, "{$}"), "/") {
+		if strings.HasPrefix(part, "{") {
+			part = "1"
+		}
+		target += "/" + part
+	}
+	line := "curl -i " + target
+	if method != "GET" {
+		line = "curl -i -X " + method + " " + target
+	}
+	if host != "" {
+		line += " -H 'Host: " + host + "'"
+	}
+	return line
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/objects"
+	"github.com/edgehost/edgehost/runtime"
+)
+
+// bucketName is the bucket of coordination records: breakers and leases.
+const bucketName = "edgehost"
+
+// connectTimeout bounds how long a store may take to answer at the start.
+const connectTimeout = 5 * time.Second
+
+// A storeConfig says where the store is.
+type storeConfig struct {
+	url    string // of a NATS server; empty for one inside this process
+	creds  string
+	dir    string // of the embedded server's files
+	listen string // where the embedded server listens for clients
+	lazy   bool   // the embedded server acknowledges before it syncs
+	copies int    // of a bucket that has to be created; 0 creates none
+}
+
+// A host is what serves functions: the store, the objects on it and the engine
+// that uses them.
+type host struct {
+	logger  *slog.Logger
+	metrics *prometheus.Registry
+	natsURL string // where clients find the store
+	bucket  kvbucket.Bucket
+	engine  *runtime.Engine
+	closers []func(context.Context) error // of what was opened, in the order of opening
+}
+
+// openHost opens everything below the HTTP servers. After an error nothing is
+// left open.
+func openHost(ctx context.Context, store storeConfig, cacheDir string, logger *slog.Logger) (*host, error) {
+	h := &host{logger: logger, metrics: prometheus.NewRegistry()}
+	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	err := h.open(ctx, store, cacheDir)
+	if err != nil {
+		return nil, errors.Join(err, h.Close(ctx))
+	}
+	return h, nil
+}
+
+func (h *host) open(ctx context.Context, store storeConfig, cacheDir string) error {
+	if store.url == "" {
+		store.copies = 1
+	}
+	conn, err := h.connect(ctx, store)
+	if err != nil {
+		return err
+	}
+	h.closers = append(h.closers, conn.Close)
+	bucket, err := conn.Bucket(ctx, kvbucket.BucketConfig{Name: bucketName, Replicas: store.copies})
+	if err != nil {
+		return fmt.Errorf("opening the store (an empty one is set up with --replicas): %w", err)
+	}
+	h.bucket = bucket
+	owner, err := objects.Open(ctx, objects.Config{Bucket: bucket, Host: hostName(), Logger: h.logger, Metrics: h.metrics})
+	if err != nil {
+		return fmt.Errorf("opening the objects: %w", err)
+	}
+	h.closers = append(h.closers, owner.Close)
+	h.engine, err = runtime.Open(ctx, runtime.Config{Objects: owner, CacheDir: cacheDir, Logger: h.logger, Metrics: h.metrics})
+	if err != nil {
+		return fmt.Errorf("opening the engine: %w", err)
+	}
+	h.closers = append(h.closers, h.engine.Close)
+	return nil
+}
+
+// connect dials the store, and starts it first if it is embedded.
+func (h *host) connect(ctx context.Context, store storeConfig) (*kvbucket.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	config := kvbucket.ConnConfig{URL: store.url, Creds: store.creds, Name: "edgehost " + hostName(), Logger: h.logger, Metrics: h.metrics}
+	if store.url != "" {
+		h.natsURL = store.url
+		conn, err := kvbucket.Dial(ctx, config)
+		if err != nil {
+			return nil, fmt.Errorf("connecting to the store at %s: %w", store.url, err)
+		}
+		return conn, nil
+	}
+	server, err := kvbucket.StartServer(ctx, kvbucket.ServerConfig{Dir: store.dir, Listen: store.listen, LazySync: store.lazy, Logger: h.logger})
+	if err != nil {
+		return nil, fmt.Errorf("starting the store in %s: %w", store.dir, err)
+	}
+	h.closers = append(h.closers, server.Close)
+	h.natsURL = server.URL()
+	conn, err := server.Dial(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the store in %s: %w", store.dir, err)
+	}
+	return conn, nil
+}
+
+// Close closes everything in the reverse order of its opening, whatever fails
+// on the way. What does not end by itself is cut off when ctx ends.
+func (h *host) Close(ctx context.Context) error {
+	var errs []error
+	for _, closeOne := range slices.Backward(h.closers) {
+		errs = append(errs, closeOne(ctx))
+	}
+	h.closers = nil
+	return errors.Join(errs...)
+}
+
+// hostName names this host in records and logs.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "edgehost"
+	}
+	return name
+}
+
+// cacheDirectory returns where compiled code is kept: the directory asked for,
+// or one of the user's own. Without either it is kept in memory.
+func cacheDirectory(asked string) string {
+	if asked != "" {
+		return asked
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "edgehost")
+}

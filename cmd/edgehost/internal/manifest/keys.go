@@ -1,0 +1,181 @@
+package manifest
+
+import (
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+func manifestKeys() []key[Manifest] {
+	return []key[Manifest]{
+		required(textKey("app", "the app's name: app = \"shop\"", func(m *Manifest) *Text { return &m.App })),
+		{
+			name: "function", takes: "tables", about: "[function.NAME] describes one function", required: true,
+			set: func(d *decoder, m *Manifest, n *node) {
+				m.Functions = decodeNamed(d, functionKeys(), n, "function", func(f *Function) *Text { return &f.Name })
+			},
+		},
+		{
+			name: "dependency", takes: "tables", about: "[dependency.NAME] describes one service that functions call",
+			set: func(d *decoder, m *Manifest, n *node) {
+				m.Dependencies = decodeNamed(d, dependencyKeys(), n, "dependency", func(dep *Dependency) *Text { return &dep.Name })
+			},
+		},
+		{
+			name: "dev", takes: "table", about: "what only `edgehost dev` does",
+			set: func(d *decoder, m *Manifest, n *node) {
+				if d.table(n, "dev") {
+					decodeTable(d, devKeys(), &m.Dev, n, "dev")
+				}
+			},
+		},
+	}
+}
+
+func functionKeys() []key[Function] {
+	return []key[Function]{
+		required(textKey("module", "the WebAssembly file, relative to the manifest", func(f *Function) *Text { return &f.Module })),
+		textKey("build", "the command that makes the module; it runs in the manifest's directory with GOOS=wasip1 GOARCH=wasm", func(f *Function) *Text { return &f.Build }),
+		nonEmpty(listKey("routes", "at least 1", "the requests it serves, as patterns \"[METHOD ][HOST]/PATH\" of Go's http.ServeMux", func(f *Function) *[]Text { return &f.Routes })),
+		durationKey("timeout", "10s", "1ms", "5m", "the client is answered after this time, whatever the function does", func(f *Function) *Duration { return &f.Timeout }),
+		isolationKey(),
+		sizeKey("memory", "64MiB", "64KiB", "4GiB", "the most memory an instance may have", func(f *Function) *Size { return &f.Memory }),
+		envKey(),
+		listKey("secrets", "", "names of secrets; each is read from the environment variable of the same name", func(f *Function) *[]Text { return &f.Secrets }),
+		listKey("dependencies", "", "the dependencies it may call", func(f *Function) *[]Text { return &f.Dependencies }),
+		listKey("objects", "", "the lease objects it may use: \"class/name\" or \"class/*\"", func(f *Function) *[]Text { return &f.Objects }),
+		listKey("allow_hosts", "", "hosts it may fetch from without a dependency: \"host\" or \"host:port\"", func(f *Function) *[]Text { return &f.AllowHosts }),
+		integerKey("instances", 32, 1, 1024, "how many requests run at once, each in an instance of its own", func(f *Function) *int { return &f.Instances }),
+		integerKey("queue", 1024, 1, 65536, "how many requests may wait for an instance", func(f *Function) *int { return &f.Queue }),
+		durationKey("queue_wait", "2s", "1ms", "1m", "how long a request may wait for an instance", func(f *Function) *Duration { return &f.QueueWait }),
+		durationKey("idle_timeout", "1m", "1s", "24h", "an instance that nobody used for this long is closed", func(f *Function) *Duration { return &f.IdleTimeout }),
+		integerKey("max_requests", 1_000_000, 1, 1_000_000_000, "an instance is replaced after this many requests", func(f *Function) *int { return &f.MaxRequests }),
+		durationKey("max_age", "1h", "1s", "720h", "an instance is replaced after this time", func(f *Function) *Duration { return &f.MaxAge }),
+		sizeKey("max_request_body", "1GiB", "1B", "1024GiB", "the largest request; bodies stream and are not held in memory", func(f *Function) *Size { return &f.MaxRequestBody }),
+		sizeKey("max_response_body", "1GiB", "1B", "1024GiB", "the largest answer", func(f *Function) *Size { return &f.MaxResponseBody }),
+		sizeKey("max_header", "64KiB", "1KiB", "1MiB", "the most header names and values in an answer", func(f *Function) *Size { return &f.MaxHeader }),
+		integerKey("max_calls", 64, 1, 4096, "how many calls, leases and admissions a request may hold at once", func(f *Function) *int { return &f.MaxCalls }),
+		sizeKey("max_log", "256KiB", "1B", "64MiB", "how much one request may log", func(f *Function) *Size { return &f.MaxLog }),
+		laterKey[Function]("max_late_settlement"),
+		laterKey[Function]("idempotency"),
+		laterKey[Function]("lease"),
+		laterKey[Function]("attach_wait"),
+		laterKey[Function]("cache"),
+		laterKey[Function]("fuel"),
+	}
+}
+
+func dependencyKeys() []key[Dependency] {
+	return []key[Dependency]{
+		required(textKey("url", "where it is: http://HOST[:PORT][/PATH] or https://…", func(dep *Dependency) *Text { return &dep.URL })),
+		textKey("namespace", "share one object between apps: those that name the same namespace", func(dep *Dependency) *Text { return &dep.Namespace }),
+		durationKey("timeout", "5s", "1ms", "5m", "how long one call may take until the head of its answer", func(dep *Dependency) *Duration { return &dep.Timeout }),
+		breakerKey(),
+		laterKey[Dependency]("retry"),
+		laterKey[Dependency]("cache"),
+		laterKey[Dependency]("exclude"),
+		laterKey[Dependency]("max_in_flight"),
+		laterKey[Dependency]("idempotency_header"),
+	}
+}
+
+func breakerKeys() []key[Breaker] {
+	return []key[Breaker]{
+		integerKey("failure_threshold", 5, 1, 1000, "failures in a row that open the breaker", func(b *Breaker) *int { return &b.FailureThreshold }),
+		durationKey("reset_after", "30s", "100ms", "1h", "how long it stays open before one probe goes out", func(b *Breaker) *Duration { return &b.ResetAfter }),
+		durationKey("max_reset_after", "5m", "100ms", "24h", "reset_after doubles with every failed probe, up to this", func(b *Breaker) *Duration { return &b.MaxResetAfter }),
+		laterKey[Breaker]("mode"),
+		laterKey[Breaker]("failure_rate"),
+		laterKey[Breaker]("window"),
+		laterKey[Breaker]("min_calls"),
+		laterKey[Breaker]("slow_call"),
+		laterKey[Breaker]("slow_call_rate"),
+		laterKey[Breaker]("probe"),
+		laterKey[Breaker]("ramp"),
+		laterKey[Breaker]("on_store_loss"),
+	}
+}
+
+func devKeys() []key[Dev] {
+	return []key[Dev]{
+		listKey("run", "", "commands to run beside the app, in the manifest's directory; started and stopped with dev", func(d *Dev) *[]Text { return &d.Run }),
+	}
+}
+
+func required[T any](k key[T]) key[T] {
+	k.required, k.absent = true, ""
+	return k
+}
+
+func isolationKey() key[Function] {
+	return key[Function]{
+		name: "isolation", takes: "text", absent: `"instance"`, bounds: `"instance"`,
+		about: "an instance serves one request at a time, and is used again if nothing went wrong",
+		init:  func(f *Function) { f.Isolation.Value = "instance" },
+		set: func(d *decoder, f *Function, n *node) {
+			text, ok := d.text(n, "isolation", `isolation = "instance"`)
+			switch {
+			case !ok:
+			case text.Value == "instance":
+				f.Isolation = text
+			case text.Value == "request":
+				d.report(n.at, `write isolation = "instance"`, `isolation = "request" is not supported by this version`)
+			default:
+				d.report(n.at, `write isolation = "instance"`, "isolation: there is no %q", text.Value)
+			}
+		},
+	}
+}
+
+func envKey() key[Function] {
+	return key[Function]{
+		name: "env", takes: "table of text", absent: "{}", about: "what the function's environment holds; values may use ${VAR} and ${VAR:-default}",
+		init: func(f *Function) { f.Env = map[string]Text{} },
+		set: func(d *decoder, f *Function, n *node) {
+			if !d.table(n, "function."+quoteKey(f.Name.Value)+".env") {
+				return
+			}
+			for _, e := range n.entries {
+				if e.value.kind == unstable.Table {
+					d.report(e.at, `write NAME = "…"`, "env.%s must be text in quotes, not a table", quoteKey(e.name))
+					continue
+				}
+				if text, ok := d.text(e.value, "env."+quoteKey(e.name), `NAME = "…"`); ok {
+					f.Env[e.name] = d.expand("env."+quoteKey(e.name), text)
+				}
+			}
+		},
+	}
+}
+
+func breakerKey() key[Dependency] {
+	return key[Dependency]{
+		name: "breaker", takes: "table", about: "when to stop calling it, and when to try again",
+		init: func(dep *Dependency) { applyDefaults(breakerKeys(), &dep.Breaker) },
+		set: func(d *decoder, dep *Dependency, n *node) {
+			path := "dependency." + quoteKey(dep.Name.Value) + ".breaker"
+			if !d.table(n, path) {
+				return
+			}
+			b := &dep.Breaker
+			decodeTable(d, breakerKeys(), b, n, path)
+			if b.MaxResetAfter >= b.ResetAfter {
+				return
+			}
+			if e, ok := n.lookup("max_reset_after"); ok {
+				d.report(e.value.at, "allowed is from reset_after on", "max_reset_after is %s, less than the %s of reset_after", b.MaxResetAfter, b.ResetAfter)
+			}
+			b.MaxResetAfter = b.ResetAfter
+		},
+	}
+}
+
+// nonEmpty is a required list of at least one element.
+func nonEmpty(k key[Function]) key[Function] {
+	set := k.set
+	k.set = func(d *decoder, f *Function, n *node) {
+		if n.kind == unstable.Array && len(n.items) == 0 {
+			d.report(n.at, "write "+k.name+` = ["…"]`, "%s is empty", k.name)
+		}
+		set(d, f, n)
+	}
+	return required(k)
+}

@@ -1,0 +1,319 @@
+package manifest_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/edgehost/edgehost/cmd/edgehost/internal/manifest"
+)
+
+var update = flag.Bool("update", false, "write the reference instead of comparing it")
+
+// environment is what tests expand variables from.
+func environment(name string) (string, bool) {
+	value, ok := map[string]string{"PAYMENTS_URL": "http://pay.example", "EMPTY": ""}[name]
+	return value, ok
+}
+
+const smallest = `app = "shop"
+[function.hello]
+module = "hello.wasm"
+routes = ["/"]
+`
+
+func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
+	function := "app = \"shop\"\n[function.hello]\nmodule = \"hello.wasm\"\nroutes = [\"/\"]\n"
+	dependency := smallest + "[dependency.payments]\nurl = \"http://pay.example\"\n"
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"text that is not TOML", "app = \"shop\"\nfunction = = 3\n", []string{
+			`edgehost.toml:2:12: not valid TOML: unexpected character U+003D '=' at start of value`,
+		}},
+		{"columns count characters, not bytes", "app = \"shöp\" = 3\n", []string{
+			`edgehost.toml:1:14: not valid TOML: expected newline but got U+003D '='`,
+		}},
+		{"a key defined twice", smallest + "routes = [\"/b\"]\n", []string{
+			`edgehost.toml:5:1: not valid TOML: key routes is already defined`,
+		}},
+		{"a table defined twice", smallest + "[function.hello]\n", []string{
+			`edgehost.toml:5:2: not valid TOML: table hello already exists`,
+		}},
+		{"a value that is also used as a table", "app = \"shop\"\napp.x = 1\n[function.hello]\nmodule = \"hello.wasm\"\nroutes = [\"/\"]\n", []string{
+			`edgehost.toml:2:1: not valid TOML: key app is already defined`,
+		}},
+		{"an empty manifest", "", []string{
+			`edgehost.toml:1:1: app is missing (the app's name: app = "shop")`,
+			`edgehost.toml:1:1: function is missing ([function.NAME] describes one function)`,
+		}},
+		{"a misspelt key", function + "timeuot = \"5s\"\n", []string{
+			`edgehost.toml:5:1: unknown key timeuot (did you mean timeout?)`,
+		}},
+		{"an unknown key that is like no other", smallest + "[dev]\nxyzzy = 1\n", []string{
+			`edgehost.toml:6:1: unknown key xyzzy (in [dev] you can use run)`,
+		}},
+		{"an unknown table", smallest + "[functions.hello]\n", []string{
+			`edgehost.toml:5:2: unknown key functions (did you mean function?)`,
+		}},
+		{"a function whose keys stand in the table of all functions", "app = \"shop\"\n[function]\nmodule = \"hello.wasm\"\n", []string{
+			`edgehost.toml:3:1: module is not in a table of a function (write [function.NAME] above it)`,
+		}},
+		{"a list of tables where a table is expected", smallest + "[[dependency]]\nurl = \"http://a\"\n", []string{
+			`edgehost.toml:5:3: dependency.NAME must be a table, not a list (write [dependency.NAME] and its keys below)`,
+		}},
+		{"a function without module and routes", "app = \"shop\"\n[function.hello]\n", []string{
+			`edgehost.toml:2:11: function.hello.module is missing (the WebAssembly file, relative to the manifest)`,
+			`edgehost.toml:2:11: function.hello.routes is missing (the requests it serves, as patterns "[METHOD ][HOST]/PATH" of Go's http.ServeMux)`,
+		}},
+		{"no routes", "app = \"shop\"\n[function.hello]\nmodule = \"hello.wasm\"\nroutes = []\n", []string{
+			`edgehost.toml:4:1: routes is empty (write routes = ["…"])`,
+		}},
+		{"names that cannot be keys in the store", "app = \"my shop\"\n[function.\"a/b\"]\nmodule = \"hello.wasm\"\nroutes = [\"/\"]\n", []string{
+			`edgehost.toml:1:7: "my shop" cannot name an app (names have 1 to 63 letters, digits, "-" and "_")`,
+			`edgehost.toml:2:11: "a/b" cannot name a function (names have 1 to 63 letters, digits, "-" and "_")`,
+		}},
+		{"wrong types", function + "timeout = 5\nmemory = true\ninstances = \"4\"\nsecrets = \"A\"\nenv = [1]\nobjects = [\"a/b\", 2.5]\nbuild = 1979-05-27\n", []string{
+			`edgehost.toml:5:11: timeout must be text in quotes, not the number 5 (write timeout = "10s")`,
+			`edgehost.toml:6:10: memory must be text in quotes, not true (write memory = "64MiB")`,
+			`edgehost.toml:7:13: instances must be a whole number, not the text "4" (write instances = 32)`,
+			`edgehost.toml:8:11: secrets must be a list, not the text "A" (write secrets = ["…", "…"])`,
+			`edgehost.toml:9:1: function.hello.env must be a table, not a list (write [function.hello.env] and its keys below)`,
+			`edgehost.toml:10:19: an element of objects must be text in quotes, not the number 2.5 (write objects = ["…", "…"])`,
+			`edgehost.toml:11:9: build must be text in quotes, not a date or time (write build = "…")`,
+		}},
+		{"bad durations and sizes", function + "timeout = \"5 seconds\"\nqueue_wait = \"9h\"\nmemory = \"64MB\"\nmax_log = \"1.5KiB\"\nmax_header = \"1B\"\ninstances = 0\n", []string{
+			`edgehost.toml:5:11: timeout: "5 seconds" is not a duration (write a number and a unit, such as "250ms", "5s" or "2m")`,
+			`edgehost.toml:6:14: queue_wait: "9h" is out of bounds (allowed is 1ms to 1m)`,
+			`edgehost.toml:7:10: memory: "64MB" is not a size (write a whole number and B, KiB, MiB or GiB, such as "64MiB")`,
+			`edgehost.toml:8:11: max_log: "1.5KiB" is not a size (write a whole number and B, KiB, MiB or GiB, such as "64MiB")`,
+			`edgehost.toml:9:14: max_header: "1B" is out of bounds (allowed is 1KiB to 1MiB)`,
+			`edgehost.toml:10:13: instances: 0 is out of bounds (allowed is 1 to 1024)`,
+		}},
+		{"a size beyond all numbers", function + "memory = \"99999999999GiB\"\n", []string{
+			`edgehost.toml:5:10: memory: "99999999999GiB" is not a size (write a whole number and B, KiB, MiB or GiB, such as "64MiB")`,
+		}},
+		{"keys of later versions", function + "max_late_settlement = \"5m\"\nisolation = \"request\"\n[function.hello.idempotency]\nheader = \"Idempotency-Key\"\n[function.hello.lease]\nttl = \"8s\"\n[dependency.payments]\nurl = \"http://a\"\nretry = { attempts = 3 }\nbreaker = { probe = \"GET /healthz\", mode = \"rate\" }\n", []string{
+			`edgehost.toml:5:1: function.hello.max_late_settlement is not supported by this version (remove it)`,
+			`edgehost.toml:6:13: isolation = "request" is not supported by this version (write isolation = "instance")`,
+			`edgehost.toml:7:17: function.hello.idempotency is not supported by this version (remove it)`,
+			`edgehost.toml:9:17: function.hello.lease is not supported by this version (remove it)`,
+			`edgehost.toml:13:1: dependency.payments.retry is not supported by this version (remove it)`,
+			`edgehost.toml:14:13: dependency.payments.breaker.probe is not supported by this version (remove it)`,
+			`edgehost.toml:14:37: dependency.payments.breaker.mode is not supported by this version (remove it)`,
+		}},
+		{"an isolation that there is not", function + "isolation = \"none\"\n", []string{
+			`edgehost.toml:5:13: isolation: there is no "none" (write isolation = "instance")`,
+		}},
+		{"dependencies that are not described", function + "dependencies = [\"payment\", \"mail\"]\n[dependency.payments]\nurl = \"http://a\"\n", []string{
+			`edgehost.toml:5:17: there is no dependency "payment" (did you mean payments?)`,
+			`edgehost.toml:5:28: there is no dependency "mail" (describe it: [dependency.mail] with a url)`,
+		}},
+		{"objects, hosts and secrets that cannot be", function + "objects = [\"guilds\", \"a/*/b\"]\nallow_hosts = [\"https://a.example\", \"a.example:443\"]\nsecrets = [\"STRIPE-KEY\"]\n", []string{
+			`edgehost.toml:5:12: objects: "guilds" names no lease object (write "class/name", or "class/*" for all of a class)`,
+			`edgehost.toml:5:22: objects: "a/*/b" names no lease object (write "class/name", or "class/*" for all of a class)`,
+			`edgehost.toml:6:16: allow_hosts: "https://a.example" is not a host (write "host" or "host:port", without scheme and path)`,
+			`edgehost.toml:7:12: "STRIPE-KEY" cannot name a secret (write a name that can be set in a shell, such as STRIPE_KEY)`,
+		}},
+		{"variables without a value", function + "env = { A = \"${NOPE}-${ALSO_NOPE}\", B = \"${open\", C = \"${a b}\", D = 3 }\n", []string{
+			`edgehost.toml:5:13: env.A: the environment variable NOPE is not set (set it, or give a default: ${NAME:-default})`,
+			`edgehost.toml:5:13: env.A: the environment variable ALSO_NOPE is not set (set it, or give a default: ${NAME:-default})`,
+			`edgehost.toml:5:41: env.B: "${" without "}" (set it, or give a default: ${NAME:-default})`,
+			`edgehost.toml:5:55: env.C: ${a b} names no environment variable (set it, or give a default: ${NAME:-default})`,
+			`edgehost.toml:5:69: env.D must be text in quotes, not the number 3 (write NAME = "…")`,
+		}},
+		{"bad route patterns", "app = \"shop\"\n[function.hello]\nmodule = \"hello.wasm\"\nroutes = [\"GET\", \"/{id\", \"/{a}/{a}\"]\n", []string{
+			`edgehost.toml:4:11: routes: bad pattern "GET": at offset 0: host/path missing / (write "[METHOD ][HOST]/PATH", such as "POST /orders/{id}")`,
+			`edgehost.toml:4:18: routes: bad pattern "/{id": at offset 1: bad wildcard segment (must end with '}') (write "[METHOD ][HOST]/PATH", such as "POST /orders/{id}")`,
+			`edgehost.toml:4:26: routes: bad pattern "/{a}/{a}": at offset 5: duplicate wildcard name "a" (write "[METHOD ][HOST]/PATH", such as "POST /orders/{id}")`,
+		}},
+		{"routes that match the same requests", smallest + "[function.other]\nmodule = \"b.wasm\"\nroutes = [\"/\", \"/a/{x}/c\", \"/{y}/b/{z}\"]\n", []string{
+			`edgehost.toml:7:11: routes: "/" conflicts with "/": / matches the same requests as / (the other one is on line 4, of the function hello)`,
+			`edgehost.toml:7:28: routes: "/{y}/b/{z}" conflicts with "/a/{x}/c": /{y}/b/{z} and /a/{x}/c both match some paths, like "/a/b/c". But neither is more specific than the other. /{y}/b/{z} matches "/y/b/z", but /a/{x}/c doesn't. /a/{x}/c matches "/a/x/c", but /{y}/b/{z} doesn't. (the other one is on line 7, of the function other)`,
+		}},
+		{"modules outside the app", "app = \"shop\"\n[function.hello]\nmodule = \"../hello.wasm\"\nbuild = \" \"\nroutes = [\"/\"]\n", []string{
+			`edgehost.toml:3:10: module: "../hello.wasm" is outside the app (write a path below the manifest's directory, such as "hello.wasm")`,
+			`edgehost.toml:4:9: build is empty (remove it if the module is made elsewhere)`,
+		}},
+		{"addresses that cannot be called", smallest + "[dependency.a]\nurl = \"pay.example\"\n[dependency.b]\nurl = \"http://me:secret@pay.example\"\n[dependency.c]\nurl = \"https://pay.example/?a=b\"\n[dependency.d]\nurl = \"${NOPE}\"\n[dependency.e]\n", []string{
+			`edgehost.toml:6:7: url: "pay.example" is not an address that can be called (write "http://HOST[:PORT][/PATH]" or "https://…")`,
+			`edgehost.toml:8:7: url: user and password are not allowed in an address (put passwords and keys into secrets)`,
+			`edgehost.toml:10:7: url: "https://pay.example/?a=b" has a query or a fragment (write "http://HOST[:PORT][/PATH]" or "https://…")`,
+			`edgehost.toml:12:7: url: the environment variable NOPE is not set (set it, or give a default: ${NAME:-default})`,
+			`edgehost.toml:13:13: dependency.e.url is missing (where it is: http://HOST[:PORT][/PATH] or https://…)`,
+		}},
+		{"a breaker out of bounds", dependency + "breaker = { failure_threshold = 0, reset_after = \"10m\", max_reset_after = \"1m\" }\n", []string{
+			`edgehost.toml:7:33: failure_threshold: 0 is out of bounds (allowed is 1 to 1000)`,
+			`edgehost.toml:7:75: max_reset_after is 1m, less than the 10m of reset_after (allowed is from reset_after on)`,
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := manifest.Parse(manifest.FileName, []byte(test.text), environment)
+			if err == nil {
+				t.Fatal("Parse found no problem")
+			}
+			if diff := cmp.Diff(test.want, strings.Split(err.Error(), "\n")); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestProblemsCanBeTakenApart(t *testing.T) {
+	_, err := manifest.Parse("shop/edgehost.toml", []byte("app = 3\nb = 4\n"), environment)
+	problems, ok := errors.AsType[manifest.Problems](err)
+	if !ok || len(problems) != 3 {
+		t.Fatalf("Parse returned %v, want three problems", err)
+	}
+	first, ok := errors.AsType[manifest.Problem](err)
+	if !ok || first.File != "shop/edgehost.toml" {
+		t.Errorf("the first problem is %+v, want one of shop/edgehost.toml", first)
+	}
+}
+
+func TestManifestIsResolved(t *testing.T) {
+	text := `app = "shop"
+
+[function.checkout]
+module = "checkout.wasm"
+build  = "go build -buildmode=c-shared -o checkout.wasm ."
+routes = ["POST /orders/{id}", "shop.example.com/cart/"]
+timeout = "1500ms"
+memory = "1GiB"
+instances = 0x10
+env = { GREETING = "hi", PAY = "${PAYMENTS_URL}/v1", MODE = "${EMPTY:-quiet}", LITERAL = "$${PAYMENTS_URL} costs $5" }
+secrets = ["STRIPE_KEY"]
+dependencies = ["payments"]
+objects = ["guild-settings/*"]
+
+[dependency.payments]
+url = "${PAYMENTS_URL}"
+namespace = "shared"
+breaker = { reset_after = "10m" }
+
+[dependency.mail]
+url = "${MAIL_URL:-http://127.0.0.1:9090}"
+
+[dev]
+run = ["go run ./upstream"]
+`
+	m, err := manifest.Parse(manifest.FileName, []byte(text), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := m.TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `app = 'shop'
+
+[function.checkout]
+module = 'checkout.wasm'
+build = 'go build -buildmode=c-shared -o checkout.wasm .'
+routes = ['POST /orders/{id}', 'shop.example.com/cart/']
+timeout = '1.5s'
+isolation = 'instance'
+memory = '1GiB'
+secrets = ['STRIPE_KEY']
+dependencies = ['payments']
+objects = ['guild-settings/*']
+instances = 16
+queue = 1024
+queue_wait = '2s'
+idle_timeout = '1m'
+max_requests = 1000000
+max_age = '1h'
+max_request_body = '1GiB'
+max_response_body = '1GiB'
+max_header = '64KiB'
+max_calls = 64
+max_log = '256KiB'
+
+[function.checkout.env]
+GREETING = 'hi'
+LITERAL = '${PAYMENTS_URL} costs $5'
+MODE = 'quiet'
+PAY = 'http://pay.example/v1'
+
+[dependency.mail]
+namespace = 'shop'
+url = 'http://127.0.0.1:9090'
+timeout = '5s'
+
+[dependency.mail.breaker]
+failure_threshold = 5
+reset_after = '30s'
+max_reset_after = '5m'
+
+[dependency.payments]
+namespace = 'shared'
+url = 'http://pay.example'
+timeout = '5s'
+
+[dependency.payments.breaker]
+failure_threshold = 5
+reset_after = '10m'
+max_reset_after = '10m'
+
+[dev]
+run = ['go run ./upstream']
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("resolved manifest (-want +got):\n%s", diff)
+	}
+}
+
+func TestResolvedManifestIsAManifest(t *testing.T) {
+	first, err := manifest.Parse(manifest.FileName, []byte(smallest+"[dependency.d]\nurl = \"http://a\"\n"), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := first.TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := manifest.Parse(manifest.FileName, text, environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := second.TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(text), string(again)); diff != "" {
+		t.Errorf("reading the resolved manifest changed it (-first +second):\n%s", diff)
+	}
+}
+
+func TestReferenceIsWrittenDown(t *testing.T) {
+	const file = "../../MANIFEST.md"
+	want := "# edgehost.toml\n\nAll keys, their defaults and bounds. `edgehost check` prints them as they hold for an app.\n" +
+		"Durations are written like `\"250ms\"`, sizes like `\"64MiB\"`. In `url` and in the values of `env`, `${VAR}` stands for an\n" +
+		"environment variable, `${VAR:-default}` gives it a default, and `$${` stands for `${`.\n\n" + manifest.Reference()
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is not what the table of keys says: run go test with -update (-want +got):\n%s", file, diff)
+	}
+}
+
+func FuzzParseNeverPanics(f *testing.F) {
+	f.Add(smallest)
+	f.Add("a.b.c = { d = [1, {e = 2}] }\n[[x]]\n[x.y]\n")
+	f.Fuzz(func(_ *testing.T, text string) {
+		_, _ = manifest.Parse(manifest.FileName, []byte(text), environment)
+	})
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"time"
+
+	"github.com/edgehost/edgehost/cmd/edgehost/internal/manifest"
+	"github.com/edgehost/edgehost/objects"
+	"github.com/edgehost/edgehost/runtime"
+)
+
+// resolve puts an app's manifest, modules and secrets into the engine's terms.
+// Every limit is stated, so that what `edgehost check` prints is what holds.
+func (a *app) resolve(modules map[string][]byte, secrets map[string]string) runtime.App {
+	resolved := runtime.App{Name: a.manifest.App.Value}
+	for _, f := range a.manifest.Functions {
+		resolved.Functions = append(resolved.Functions, resolveFunction(f, modules[f.Name.Value], secrets))
+	}
+	for _, d := range a.manifest.Dependencies {
+		resolved.Dependencies = append(resolved.Dependencies, resolveDependency(d))
+	}
+	return resolved
+}
+
+func resolveFunction(f manifest.Function, module []byte, secrets map[string]string) runtime.FunctionConfig {
+	config := runtime.FunctionConfig{
+		Name:            f.Name.Value,
+		Module:          module,
+		Routes:          values(f.Routes),
+		Timeout:         time.Duration(f.Timeout),
+		Memory:          int64(f.Memory),
+		Env:             map[string]string{},
+		Secrets:         map[string]string{},
+		Dependencies:    values(f.Dependencies),
+		Objects:         values(f.Objects),
+		AllowHosts:      values(f.AllowHosts),
+		Instances:       f.Instances,
+		Queue:           f.Queue,
+		QueueWait:       time.Duration(f.QueueWait),
+		IdleTimeout:     time.Duration(f.IdleTimeout),
+		MaxRequests:     f.MaxRequests,
+		MaxAge:          time.Duration(f.MaxAge),
+		MaxRequestBody:  int64(f.MaxRequestBody),
+		MaxResponseBody: int64(f.MaxResponseBody),
+		MaxHeader:       int64(f.MaxHeader),
+		MaxCalls:        f.MaxCalls,
+		MaxLog:          int64(f.MaxLog),
+	}
+	for name, value := range f.Env {
+		config.Env[name] = value.Value
+	}
+	for _, name := range f.Secrets {
+		config.Secrets[name.Value] = secrets[name.Value]
+	}
+	return config
+}
+
+func resolveDependency(d manifest.Dependency) runtime.DependencyConfig {
+	return runtime.DependencyConfig{
+		Name:      d.Name.Value,
+		Namespace: d.Namespace.Value,
+		URL:       d.URL.Value,
+		Timeout:   time.Duration(d.Timeout),
+		Policy: objects.Policy{
+			FailureThreshold: d.Breaker.FailureThreshold,
+			ResetAfter:       time.Duration(d.Breaker.ResetAfter),
+			MaxResetAfter:    time.Duration(d.Breaker.MaxResetAfter),
+			Timeout:          time.Duration(d.Timeout),
+		},
+	}
+}
+
+func values(texts []manifest.Text) []string {
+	plain := make([]string, len(texts))
+	for i, text := range texts {
+		plain[i] = text.Value
+	}
+	return plain
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+)
+
+// storeDirectory is where the embedded store of an app keeps its files unless
+// told otherwise.
+func (a *app) storeDirectory() string { return filepath.Join(a.dir, ".edgehost", "nats") }
+
+// serveFlags are common to the commands that run a host.
+type serveFlags struct {
+	Listen     string `placeholder:"HOST:PORT" help:"Where to serve (default: 127.0.0.1:8080, or a free port if that is busy)."`
+	Admin      string `placeholder:"HOST:PORT" help:"Where to serve metrics, health and the admin page (default: 127.0.0.1:8081, or a free port)."`
+	NATSListen string `name:"nats-listen" placeholder:"HOST:PORT" help:"Where the embedded store listens for NATS clients (default: 127.0.0.1:4222, or a free port)."`
+	Cache      string `type:"path" placeholder:"DIR" help:"Where compiled modules are kept; it must be private (default: edgehost in your cache directory)."`
+	logFlags   `embed:""`
+}
+
+// serveCommand is `edgehost serve`.
+type serveCommand struct {
+	Dir          string        `arg:"" help:"Directory of the app."`
+	Embedded     string        `type:"path" xor:"store" placeholder:"DIR" help:"Run a store in this process, with its data in this directory (default: .edgehost/nats in the directory of the app)."`
+	NATS         string        `name:"nats" xor:"store" placeholder:"URL" help:"Use the store of this NATS server instead; also NATS_URL."`
+	Creds        string        `type:"path" placeholder:"FILE" help:"Credentials for NATS."`
+	Replicas     int           `enum:"0,1,3,5" default:"0" help:"Create what is missing in the store of --nats, kept on this many servers: 1 for a single one, 3 for a cluster; 0 creates nothing."`
+	Sync         string        `enum:"always,lazy" default:"always" help:"When the embedded store writes to disk: always, before it answers, or lazy, which can lose the last two minutes if the machine stops."`
+	TLSCert      string        `name:"tls-cert" type:"path" and:"tls" placeholder:"FILE" help:"Serve HTTPS and HTTP/2 with this certificate."`
+	TLSKey       string        `name:"tls-key" type:"path" and:"tls" placeholder:"FILE" help:"The key of the certificate."`
+	DrainTimeout time.Duration `default:"15s" help:"How long running requests may take to end at the end."`
+	serveFlags   `embed:""`
+}
+
+// Help is printed by `edgehost serve --help`.
+func (serveCommand) Help() string {
+	return "Serves an app as it is: builds nothing and watches nothing. SIGTERM or Ctrl-C ends it: it stops accepting, lets running requests end, and gives its leases back."
+}
+
+// Run executes the command.
+func (c *serveCommand) Run(ctx context.Context, t *terminal) error {
+	logger := c.logger(t.stderr)
+	a, err := readApp(c.Dir, t)
+	if err != nil {
+		return err
+	}
+	cert := certificate{c.TLSCert, c.TLSKey}
+	if err := cert.check(); err != nil {
+		return err
+	}
+	s, err := openSite(ctx, c.store(t, a), &c.serveFlags, cert, logger)
+	if err != nil {
+		return err
+	}
+	err = c.serve(ctx, t, a, s)
+	return errors.Join(err, s.Close(ctx, c.DrainTimeout))
+}
+
+// serve runs until ctx ends or a server fails.
+func (c *serveCommand) serve(ctx context.Context, t *terminal, a *app, s *site) error {
+	if err := s.deploy(ctx, t, a); err != nil {
+		return err
+	}
+	s.start(ctx)
+	s.logger.InfoContext(ctx, "serving", "app", a.manifest.App.Value, "url", s.url(), "admin", s.adminURL(), "store", s.natsURL)
+	select {
+	case <-ctx.Done():
+		s.logger.InfoContext(ctx, "stopping", "drain_timeout", c.DrainTimeout)
+		return nil
+	case err := <-s.failed:
+		return err
+	}
+}
+
+func (c *serveCommand) store(t *terminal, a *app) storeConfig {
+	store := storeConfig{creds: c.Creds, lazy: c.Sync == "lazy", dir: c.Embedded, copies: c.Replicas}
+	if c.Embedded == "" {
+		flags := natsFlags{NATS: c.NATS}
+		store.url = flags.url(t)
+		store.dir = a.storeDirectory()
+	}
+	return store
+}
