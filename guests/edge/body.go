@@ -11,6 +11,7 @@ import (
 type body struct {
 	handle int32
 	op     string
+	closed bool
 	err    error // io.EOF or the failure, once there
 }
 
@@ -19,7 +20,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.err != nil || len(p) == 0 {
 		return 0, b.err
 	}
-	n := host.Read(b.handle, p, 0)
+	n := host.Current().Read(b.handle, p, 0)
 	switch {
 	case n > 0:
 		return int(n), nil
@@ -31,17 +32,19 @@ func (b *body) Read(p []byte) (int, error) {
 	return 0, b.err
 }
 
-// Close drops what has not been read.
+// Close drops what has not been read. Only the first call does anything.
 func (b *body) Close() error {
-	if b.err == nil {
-		b.err = &CallError{Op: b.op, Code: Invalid, Detail: "read after close"}
+	if b.closed {
+		return nil
 	}
-	return check(host.Close(b.handle), b.op)
+	b.closed = true
+	b.err = &CallError{Op: b.op, Code: Invalid, Detail: "read after close"}
+	return check(host.Current().Close(b.handle), b.op)
 }
 
 // trailer asks for the fields that followed the body.
 func (b *body) trailer() (*Header, error) {
-	record, n := fill(nil, func(p []byte) int32 { return host.Trailers(b.handle, p) })
+	record, n := fill(nil, func(p []byte) int32 { return host.Current().Trailers(b.handle, p) })
 	if n < 0 {
 		return nil, failure(n, b.op)
 	}
@@ -53,7 +56,7 @@ func (b *body) trailer() (*Header, error) {
 // writeAll writes p to a body of the guest.
 func writeAll(handle int32, p []byte, op string) (written int, err error) {
 	for written < len(p) {
-		n := host.Write(handle, p[written:], 0)
+		n := host.Current().Write(handle, p[written:], 0)
 		if n < 0 {
 			return written, failure(n, op)
 		}

@@ -23,7 +23,7 @@ func Secret(name string) string {
 }
 
 func config(kind int32, name string) (string, error) {
-	value, n := fill(make([]byte, 0, 128), func(p []byte) int32 { return host.Config(kind, name, p) })
+	value, n := fill(make([]byte, 0, 128), func(p []byte) int32 { return host.Current().Config(kind, name, p) })
 	if n < 0 {
 		return "", failure(n, "config "+name)
 	}

@@ -62,9 +62,6 @@ func Handle(h Handler) {
 const (
 	headSize  = 4 << 10 // room for most request heads at the first call
 	stackSize = 8 << 10 // of a panic, in the log
-	// settleRounds is how often goroutines that are about to end get the
-	// processor before they count as left over.
-	settleRounds = 16
 )
 
 // An instance serves the requests of one guest, one after another, and keeps
@@ -77,7 +74,7 @@ type instance struct {
 
 // serve is edgehost_handle.
 func (in *instance) serve() (result int32) {
-	goroutines := goruntime.NumGoroutine()
+	goroutines := host.Goroutines()
 	defer func() {
 		if v := recover(); v != nil {
 			logPanic(v)
@@ -94,7 +91,7 @@ func (in *instance) serve() (result int32) {
 	if err := in.response.end(); err != nil {
 		return in.failed(err)
 	}
-	if leftOver(goroutines) {
+	if host.LeftOver(goroutines) {
 		Log.Warn("edge: goroutines are left running, so the instance is discarded")
 		return abi.HandleRetire
 	}
@@ -113,21 +110,10 @@ func (in *instance) failed(err error) int32 {
 	return int32(code)
 }
 
-// leftOver reports whether more goroutines than before run.
-func leftOver(before int) bool {
-	for range settleRounds {
-		if goruntime.NumGoroutine() <= before {
-			return false
-		}
-		goruntime.Gosched()
-	}
-	return true
-}
-
 func logPanic(v any) {
 	stack := make([]byte, stackSize)
 	stack = stack[:goruntime.Stack(stack, false)]
-	host.Log(abi.LogError, fmt.Appendf(nil, "edge: handler panicked: %v\n%s", v, stack))
+	host.Current().Log(abi.LogError, fmt.Appendf(nil, "edge: handler panicked: %v\n%s", v, stack))
 }
 
 // fill calls a host function that copies into a buffer, with a larger buffer

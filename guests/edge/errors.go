@@ -19,7 +19,7 @@ const (
 	Invalid          = abi.Invalid          // an argument is wrong: fix the call
 	NotFound         = abi.NotFound         // there is no such thing: do not retry
 	Denied           = abi.Denied           // the manifest does not allow it: change the manifest
-	Conflict         = abi.Conflict         // somebody else changed it first: read again, then decide
+	Conflict         = abi.Conflict         // the state is not the one the call assumes: look again, then decide
 	LeaseBusy        = abi.LeaseBusy        // another holder has the lease: try again after the retry time
 	LeaseLost        = abi.LeaseLost        // this lease is over: stop acting under it
 	Fenced           = abi.Fenced           // a newer fence has been seen: stop writing
@@ -83,18 +83,21 @@ func CurrentRevision(err error) Revision {
 }
 
 // Error answers the request with the problem document that belongs to the code
-// of err, with its retry time if it has one. What w has buffered is dropped;
-// later writes fail. If part of the response has gone out, it is broken off. The
-// text of err goes to the log only.
+// of err, with its retry time if it has one. What was written before is dropped,
+// later writes fail. If a part of it has gone out already, the response is broken
+// off. The text of err goes to the log only.
 func Error(w *ResponseWriter, err error) {
-	w.fail(abi.CodeOf(err), RetryAfter(err), err)
+	w.fail(err)
 }
 
 // failure describes the host call that has just failed with code. It must be
 // called before any other host call.
 func failure(code int32, op string) error {
 	e := &CallError{Op: op, Code: Code(code)}
-	record, n := fill(make([]byte, 0, 512), host.Error)
+	if !e.Code.Valid() {
+		e.Code = Internal
+	}
+	record, n := fill(make([]byte, 0, 512), host.Current().Error)
 	if n < 0 {
 		return e
 	}

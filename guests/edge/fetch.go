@@ -104,7 +104,7 @@ func start(dependency string, r *Request) *Call {
 			c.body = r.Body
 		}
 	}
-	c.handle = host.Fetch(dependency, record, mode, 0)
+	c.handle = host.Current().Fetch(dependency, record, mode, 0)
 	c.err = check(c.handle, c.op)
 	return c
 }
@@ -143,7 +143,7 @@ func (c *Call) Wait() (*Response, error) {
 	if c.err = c.stream(); c.err != nil {
 		return nil, c.err
 	}
-	head, n := fill(make([]byte, 0, 1024), func(p []byte) int32 { return host.FetchHead(c.handle, p, 0) })
+	head, n := fill(make([]byte, 0, 1024), func(p []byte) int32 { return host.Current().FetchHead(c.handle, p, 0) })
 	if n < 0 {
 		c.err = failure(n, c.op)
 		return nil, c.err
@@ -153,17 +153,19 @@ func (c *Call) Wait() (*Response, error) {
 }
 
 // Close gives the call up, or what is left of its answer. What has been sent may
-// have had its effect.
+// have had its effect. Only the first call does anything.
 func (c *Call) Close() error {
-	if c.handle <= 0 {
+	switch {
+	case c.response != nil:
+		return c.response.Body.Close()
+	case c.handle <= 0:
 		return nil
-	}
-	if c.response == nil && c.err == nil {
+	case c.err == nil:
 		c.err = &CallError{Op: c.op, Code: Canceled, Detail: "closed by the guest"}
 	}
-	err := check(host.Close(c.handle), c.op)
+	handle := c.handle
 	c.handle = 0
-	return err
+	return check(host.Current().Close(handle), c.op)
 }
 
 // stream sends the body. A body that the dependency does not take to its end is
@@ -188,7 +190,7 @@ func (c *Call) stream() error {
 			return err
 		}
 	}
-	if host.Finish(c.handle, nil) < 0 {
+	if host.Current().Finish(c.handle, nil) < 0 {
 		return nil // as above
 	}
 	return nil
@@ -261,7 +263,7 @@ type Admission struct {
 // ends with the request as Abandoned.
 func (d Dependency) Admit() (*Admission, error) {
 	op := "admit " + string(d)
-	h := host.Admit(string(d), 0)
+	h := host.Current().Admit(string(d), 0)
 	if h < 0 {
 		return nil, failure(h, op)
 	}
@@ -270,7 +272,7 @@ func (d Dependency) Admit() (*Admission, error) {
 
 // Report tells the breaker how the call went, once.
 func (a *Admission) Report(o Outcome) error {
-	return check(host.Report(a.handle, int32(o)), a.op)
+	return check(host.Current().Report(a.handle, int32(o)), a.op)
 }
 
 // remaining turns the ABI's nanoseconds into a duration that is not negative.

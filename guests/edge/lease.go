@@ -23,9 +23,10 @@ type LeaseOptions struct {
 // A Lease is held by at most one holder at a time, until it is released, lost,
 // or the request ends. The host renews it.
 type Lease struct {
-	handle int32
-	op     string
-	fence  uint64
+	handle   int32
+	op       string
+	fence    uint64
+	released bool
 }
 
 // Acquire takes a lease. It fails with LeaseBusy and a retry time if another
@@ -33,11 +34,7 @@ type Lease struct {
 // answer, and with Denied if the manifest does not list the object.
 func (o Object) Acquire(options LeaseOptions) (*Lease, error) {
 	op := "lease " + string(o)
-	name := options.Name
-	if name == "" {
-		name = "main"
-	}
-	h := host.LeaseAcquire(string(o), name, options.record())
+	h := host.Current().LeaseAcquire(string(o), options.Name, options.record())
 	if h < 0 {
 		return nil, failure(h, op)
 	}
@@ -64,10 +61,10 @@ func FunctionLease() (*Lease, error) { return granted(abi.HandleFunctionLease, "
 // granted waits for the lease's first result.
 func granted(handle int32, op string) (*Lease, error) {
 	var g host.Grant
-	if code := host.LeaseResult(handle, &g, 0); code < 0 {
+	if code := host.Current().LeaseResult(handle, &g, 0); code < 0 {
 		return nil, failure(code, op)
 	}
-	return &Lease{handle, op, g.Fence}, nil
+	return &Lease{handle: handle, op: op, fence: g.Fence}, nil
 }
 
 // Fence returns the lease's fencing token. It is larger than that of every
@@ -92,12 +89,24 @@ func (l *Lease) Remaining() time.Duration {
 
 func (l *Lease) current() (host.Grant, error) {
 	var g host.Grant
-	return g, check(host.LeaseResult(l.handle, &g, abi.FlagNoBlock), l.op)
+	if l.released {
+		return g, &CallError{Op: l.op, Code: LeaseLost, Detail: "released"}
+	}
+	return g, check(host.Current().LeaseResult(l.handle, &g, abi.FlagNoBlock), l.op)
 }
 
-// Release gives the lease back and returns when the store has it. It fails with
-// LeaseLost if it was lost before.
-func (l *Lease) Release() error { return check(host.LeaseRelease(l.handle, 0), l.op) }
+// Release gives the lease back and returns when that is stored. It fails with
+// LeaseLost if the lease was lost before, and with Unavailable if the store does
+// not answer; the lease then lapses by itself. The function's own lease cannot be
+// released. Only the first call does anything.
+func (l *Lease) Release() error {
+	if l.released {
+		return nil
+	}
+	code := host.Current().LeaseRelease(l.handle, 0)
+	l.released = code != int32(Invalid)
+	return check(code, l.op)
+}
 
 // A Revision counts the changes of a state value. Zero is the revision of a
 // value that does not exist.
@@ -105,12 +114,14 @@ type Revision uint64
 
 // Get returns the value of a key in the object's state, of at most 48 KiB, with
 // its revision for Put. A key without a value is NotFound, with the revision
-// that creates it. Under a lease (nil for none) it also keeps holders with lower
-// fences from writing the key, and fails with Fenced if a higher one was there.
+// that creates it. Under a lease of the object (nil for none) it also keeps
+// holders with lower fences from writing the key, and fails with Fenced if one
+// with a higher fence was there. Each name of a lease has keys of its own; no
+// lease sees those of "main".
 func (o Object) Get(key string, lease *Lease) ([]byte, Revision, error) {
 	var revision uint64
 	value, n := fill(make([]byte, 0, 512), func(p []byte) int32 {
-		return host.StateGet(string(o), key, lease.id(), p, &revision)
+		return host.Current().StateGet(string(o), key, lease.id(), p, &revision)
 	})
 	if n < 0 {
 		return nil, Revision(revision), failure(n, "get "+string(o)+" "+key)
@@ -120,11 +131,12 @@ func (o Object) Get(key string, lease *Lease) ([]byte, Revision, error) {
 
 // Put replaces the value of a key if its revision is still last, and returns the
 // new one. It fails with Conflict, CurrentRevision(err) saying which revision
-// was found; under a lease with Fenced if a later holder has touched the key,
-// and with LeaseLost.
+// was found. Under a lease the key must have been read under it, and a later
+// holder that has touched the key makes it fail with Fenced. After Unavailable
+// the put may have been applied: Get tells.
 func (o Object) Put(key string, value []byte, last Revision, lease *Lease) (Revision, error) {
 	var revision uint64
-	code := host.StatePut(string(o), key, int64(last), lease.id(), value, &revision)
+	code := host.Current().StatePut(string(o), key, int64(last), lease.id(), value, &revision)
 	if code < 0 {
 		return 0, failure(code, "put "+string(o)+" "+key)
 	}

@@ -34,7 +34,7 @@ func (h logHandler) Handle(_ context.Context, r slog.Record) error {
 		line = appendAttr(line, h.group, a)
 		return true
 	})
-	return check(host.Log(int32(r.Level), line), "log")
+	return check(host.Current().Log(int32(r.Level), line), "log")
 }
 
 // WithAttrs implements slog.Handler.

@@ -20,9 +20,9 @@ type Request struct {
 	// Dependency is where Start sends a request that the guest makes; empty for
 	// the hosts of the manifest's allow_hosts. Requests from a client have none.
 	Dependency string
-	// Timeout bounds a request that the guest makes, from its start to the end
-	// of the answer's body. Zero leaves it to the manifest. No value lets a
-	// call outlive the request that it is made for.
+	// Timeout bounds a request that the guest makes, from its start to the head
+	// of the answer. Zero leaves it to the manifest. No value lets a call
+	// outlive the request that it is made for.
 	Timeout time.Duration
 	// Lease is what a request that the guest makes is sent under: it carries
 	// the lease's fence to the dependency and is refused once the lease is lost.
@@ -41,7 +41,7 @@ func (r *Request) receive() error {
 	if r.head == nil {
 		r.head = make([]byte, 0, headSize)
 	}
-	head, n := fill(r.head, host.RequestHead)
+	head, n := fill(r.head, host.Current().RequestHead)
 	if n < 0 {
 		return failure(n, "request head")
 	}
@@ -163,7 +163,7 @@ func (r *Request) Context() context.Context {
 // A Status is how a request stands.
 type Status struct {
 	Remaining time.Duration // until the client is answered
-	Late      time.Duration // see ABI.md
+	Late      time.Duration // until the guest is stopped, not less than Remaining
 	Fuel      int64         // the computation left before the guest is stopped; -1 if it is not limited
 	Canceled  bool          // the client has gone away
 	Answered  bool          // the client has been answered without this guest
@@ -174,7 +174,7 @@ type Status struct {
 // returns the zero value.
 func CurrentStatus() Status {
 	var s host.Status
-	if host.ReadStatus(&s) < 0 {
+	if host.Current().Status(&s) < 0 {
 		return Status{}
 	}
 	return Status{

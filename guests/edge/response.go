@@ -1,25 +1,24 @@
 package edge
 
 import (
-	"strconv"
-	"time"
-
 	"github.com/edgehost/edgehost/guests/abi"
 	"github.com/edgehost/edgehost/guests/edge/internal/host"
 )
 
 // responseBuffer is how much of a body waits for more, so that a small response
-// costs two host calls and carries its length.
-const responseBuffer = 8 << 10
+// costs two host calls. A host holds at least as much back itself.
+const responseBuffer = 4 << 10
 
 // A ResponseWriter is the answer to a request. Head and body are buffered until
-// the body outgrows a few kilobytes, Flush is called, or the handler returns.
+// the body outgrows a few kilobytes, Flush is called, or the handler returns. A
+// response without a Content-Length gets one from the host, if the host sees its
+// end before it sends it.
 type ResponseWriter struct {
 	header  Header
 	trailer Header
 	status  int
 	sent    bool   // the head is out
-	done    bool   // the answer is the host's
+	failed  bool   // the answer is the host's
 	body    []byte // not yet sent
 	record  []byte // memory for heads
 	err     error  // the first failure; final
@@ -44,15 +43,15 @@ func (w *ResponseWriter) Header() *Header { return &w.header }
 // handler returns.
 func (w *ResponseWriter) Trailer() *Header { return &w.trailer }
 
-// WriteHeader sets the status; without it, the first Write sets 200. A status
-// below 200 other than 101 is sent at once with the header fields so far, and
-// another may follow. A second final status is logged and ignored.
+// WriteHeader sets the status, 200 to 599; without it, the first Write sets 200. A
+// status below 200 is sent at once with the header fields so far, and another may
+// follow. A second final status is logged and ignored.
 func (w *ResponseWriter) WriteHeader(status int) {
 	switch {
-	case w.status != 0 || w.done:
+	case w.status != 0 || w.failed:
 		Log.Warn("edge: superfluous WriteHeader", "status", status)
-	case status >= 100 && status < 200 && status != 101:
-		w.keep(w.sendHead(status))
+	case status < 200:
+		_ = w.keep(w.sendHead(status))
 	default:
 		w.status = status
 	}
@@ -62,7 +61,7 @@ func (w *ResponseWriter) WriteHeader(status int) {
 // response; then every later call returns the same error.
 func (w *ResponseWriter) Write(p []byte) (int, error) { return write(w, p) }
 
-// WriteString is Write without a copy of s.
+// WriteString is Write for a string.
 func (w *ResponseWriter) WriteString(s string) (int, error) { return write(w, s) }
 
 func write[T string | []byte](w *ResponseWriter, p T) (int, error) {
@@ -84,7 +83,7 @@ func write[T string | []byte](w *ResponseWriter, p T) (int, error) {
 }
 
 func (w *ResponseWriter) writable() error {
-	if w.done && w.err == nil {
+	if w.failed && w.err == nil {
 		w.err = &CallError{Op: "write response", Code: Invalid, Detail: "the host has answered"}
 	}
 	if w.status == 0 {
@@ -101,7 +100,7 @@ func (w *ResponseWriter) Flush() error {
 	if err := w.send(); err != nil {
 		return err
 	}
-	return w.keep(check(host.Flush(abi.HandleResponseBody), "flush response"))
+	return w.keep(check(host.Current().Flush(abi.HandleResponseBody), "flush response"))
 }
 
 // send gives the head and the buffered body to the host.
@@ -119,7 +118,7 @@ func (w *ResponseWriter) send() error {
 
 func (w *ResponseWriter) sendHead(status int) error {
 	w.record = w.header.append(w.record[:0])
-	return check(host.ResponseHead(int32(status), w.record, 0), "send response head")
+	return check(host.Current().ResponseHead(int32(status), w.record, 0), "send response head")
 }
 
 // keep remembers the first failure.
@@ -132,42 +131,34 @@ func (w *ResponseWriter) keep(err error) error {
 
 // end completes the response after the handler has returned.
 func (w *ResponseWriter) end() error {
-	if w.done {
+	if w.failed {
 		return nil
 	}
 	if err := w.writable(); err != nil {
 		return err
 	}
-	if !w.sent && bodyAllowed(w.status) && w.trailer.Len() == 0 && w.header.Get("Content-Length") == "" {
-		w.header.Add("Content-Length", strconv.Itoa(len(w.body)))
-	}
 	if err := w.send(); err != nil || w.trailer.Len() == 0 {
 		return err
 	}
 	w.record = w.trailer.append(w.record[:0])
-	return w.keep(check(host.Finish(abi.HandleResponseBody, w.record), "finish response"))
+	return w.keep(check(host.Current().Finish(abi.HandleResponseBody, w.record), "finish response"))
 }
 
-// bodyAllowed reports whether a response with the status may carry a body.
-func bodyAllowed(status int) bool { return status >= 200 && status != 204 && status != 304 }
-
-// fail leaves the answer to the host. One that cannot be taken back any more is
-// broken off, which the host does when the handler fails.
-func (w *ResponseWriter) fail(code Code, retryAfter time.Duration, cause error) {
-	if w.done {
+// fail leaves the answer to the host. One that cannot be taken back any more
+// ends as a failure of the guest, and the host breaks it off.
+func (w *ResponseWriter) fail(cause error) {
+	if w.failed {
 		return
+	}
+	if cause == nil {
+		cause = Internal
 	}
 	w.body = w.body[:0]
-	text := ""
-	if cause != nil {
-		text = cause.Error()
-	}
-	if w.sent {
-		w.keep(&CallError{Op: "respond", Code: code, Detail: text})
+	code, retryAfter := int32(abi.CodeOf(cause)), millis(RetryAfter(cause))
+	if err := check(host.Current().ResponseFail(code, retryAfter, cause.Error()), "respond"); err != nil {
+		Log.Error("edge: response broken off", "error", cause)
+		w.err = err
 		return
 	}
-	w.done = true
-	if err := check(host.ResponseFail(int32(code), millis(retryAfter), text), "respond"); err != nil {
-		w.done, w.err = false, err
-	}
+	w.failed = true
 }

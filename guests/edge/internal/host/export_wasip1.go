@@ -11,7 +11,7 @@ func Register(serve func() int32) { entry = serve }
 //go:wasmexport edgehost_handle
 func handle() int32 {
 	if entry == nil {
-		Log(abi.LogError, []byte("edge: no handler: call edge.Handle in an init function, main does not run"))
+		imports{}.Log(abi.LogError, []byte("edge: no handler: call edge.Handle in an init function, main does not run"))
 		return int32(abi.Unsupported)
 	}
 	return entry()
