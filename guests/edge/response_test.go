@@ -49,7 +49,7 @@ func TestResponse(t *testing.T) {
 			handler: func(w *edge.ResponseWriter, _ *edge.Request) {
 				w.Header().Set("Content-Type", "text/plain")
 				for _, part := range []string{"a", "b", "c"} {
-					io.WriteString(w, part)
+					_, _ = io.WriteString(w, part)
 				}
 			},
 			want:  edgetest.Response{Status: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("abc")},
@@ -85,18 +85,18 @@ func TestResponse(t *testing.T) {
 		{
 			name: "a long body goes through in parts",
 			handler: func(w *edge.ResponseWriter, _ *edge.Request) {
-				io.WriteString(w, "head ")
-				w.Write([]byte(long))
-				io.WriteString(w, " tail")
+				_, _ = io.WriteString(w, "head ")
+				_, _ = w.Write([]byte(long))
+				_, _ = io.WriteString(w, " tail")
 			},
 			want: edgetest.Response{Status: 200, Body: []byte("head " + long + " tail")},
 		},
 		{
 			name: "a flush sends what there is",
 			handler: func(w *edge.ResponseWriter, _ *edge.Request) {
-				io.WriteString(w, "tick")
-				w.Flush()
-				io.WriteString(w, "tock")
+				_, _ = io.WriteString(w, "tick")
+				_ = w.Flush()
+				_, _ = io.WriteString(w, "tock")
 			},
 			want:  edgetest.Response{Status: 200, Body: []byte("ticktock")},
 			calls: []string{"request_head", "response_head", "write", "flush", "write"},
@@ -104,7 +104,7 @@ func TestResponse(t *testing.T) {
 		{
 			name: "trailers follow the body",
 			handler: func(w *edge.ResponseWriter, _ *edge.Request) {
-				io.WriteString(w, "x")
+				_, _ = io.WriteString(w, "x")
 				w.Trailer().Set("Checksum", "9")
 			},
 			want: edgetest.Response{Status: 200, Body: []byte("x"), Trailer: http.Header{"Checksum": {"9"}}},
@@ -125,7 +125,7 @@ func TestResponse(t *testing.T) {
 			name: "a body shorter than its Content-Length makes the guest fail",
 			handler: func(w *edge.ResponseWriter, _ *edge.Request) {
 				w.Header().Set("Content-Length", "10")
-				io.WriteString(w, "short")
+				_, _ = io.WriteString(w, "short")
 			},
 			want: edgetest.Response{Status: 502, Failed: true, Retired: true},
 		},
@@ -137,8 +137,8 @@ func TestResponse(t *testing.T) {
 		{
 			name: "a panic after a flush breaks the response off",
 			handler: func(w *edge.ResponseWriter, _ *edge.Request) {
-				io.WriteString(w, "half")
-				w.Flush()
+				_, _ = io.WriteString(w, "half")
+				_ = w.Flush()
 				panic("boom")
 			},
 			want: edgetest.Response{Status: 200, Body: []byte("half"), Failed: true, Aborted: true, Retired: true},
@@ -192,7 +192,7 @@ func TestErrorLeavesTheAnswerToTheHost(t *testing.T) {
 			var late error
 			got := serve(t, edgetest.New(t), func(w *edge.ResponseWriter, _ *edge.Request) {
 				w.Header().Set("X-Partial", "1")
-				io.WriteString(w, "partial")
+				_, _ = io.WriteString(w, "partial")
 				edge.Error(w, test.err)
 				edge.Error(w, edge.Invalid)
 				_, late = w.WriteString("more")
@@ -217,10 +217,10 @@ func TestErrorLeavesTheAnswerToTheHost(t *testing.T) {
 func TestErrorAfterTheHeadWentOut(t *testing.T) {
 	t.Parallel()
 	fail := func(w *edge.ResponseWriter, flush bool) {
-		w.Write(make([]byte, 4000))
-		w.Write(make([]byte, 96))
+		_, _ = w.Write(make([]byte, 4000))
+		_, _ = w.Write(make([]byte, 96))
 		if flush {
-			w.Flush()
+			_ = w.Flush()
 		}
 		edge.Error(w, edge.DeadlineExceeded)
 	}
@@ -245,7 +245,7 @@ func TestClientThatWentAway(t *testing.T) {
 	host := edgetest.New(t)
 	var first, second error
 	got := serve(t, host, func(w *edge.ResponseWriter, _ *edge.Request) {
-		io.WriteString(w, "x")
+		_, _ = io.WriteString(w, "x")
 		first = w.Flush()
 		host.SetStatus(edge.Status{Canceled: true})
 		_, first = w.Write(make([]byte, 10<<10))
@@ -281,7 +281,7 @@ func TestInstanceStartsAfresh(t *testing.T) {
 			w.Header().Set("X-First", "1")
 			w.Trailer().Set("X-Trailer", "1")
 			w.WriteHeader(201)
-			w.Write(make([]byte, 3000))
+			_, _ = w.Write(make([]byte, 3000))
 		},
 		func(w *edge.ResponseWriter, _ *edge.Request) { edge.Error(w, edge.Denied) },
 		func(*edge.ResponseWriter, *edge.Request) { panic("third") },
@@ -289,7 +289,7 @@ func TestInstanceStartsAfresh(t *testing.T) {
 			if n := r.Header().Len(); n != 0 {
 				t.Errorf("%d header fields of an earlier request", n)
 			}
-			w.WriteString("clean " + r.Target())
+			_, _ = w.WriteString("clean " + r.Target())
 		},
 	}
 	next := 0

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/edgehost/edgehost/guests/abi"
 	"github.com/edgehost/edgehost/guests/edge"
@@ -48,7 +49,8 @@ func (h *Host) Serve(r *http.Request) *Response {
 			h.tb.Fatal("edgetest: no handler: the package under test has not called edge.Handle")
 		}
 		if code := x.acquireFunctionLease(); code < 0 {
-			x.ResponseFail(code, 0, "function lease")
+			retry := time.Duration(x.failure.RetryAfter)
+			x.ResponseFail(code, int32(retry.Milliseconds()), "function lease")
 			return
 		}
 		x.settle(serve())
