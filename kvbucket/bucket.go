@@ -23,8 +23,10 @@ var (
 	// ErrConflict: the key has another revision than the one given. The write
 	// was not applied by this call and never will be.
 	ErrConflict = errors.New("kvbucket: the revision is not the newest")
-	// ErrUnknown: the outcome of a write could not be learnt before the
-	// context ended. It may have been applied, or may yet be.
+	// ErrUnknown: the outcome of a write could not be learnt, because its time
+	// was over, or because its acknowledgement got lost and others have written
+	// since. It may have been applied, or may yet be. A value that names its
+	// write, and the one before, lets its owner find out.
 	ErrUnknown = errors.New("kvbucket: the outcome is unknown")
 	// ErrUnavailable: the store does not answer, or refuses. The write was not
 	// applied by this call and never will be.

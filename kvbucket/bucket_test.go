@@ -19,96 +19,107 @@ import (
 // patience bounds what a test waits for; nothing that works takes so long.
 const patience = 20 * time.Second
 
+// A fixture is one implementation under test.
+type fixture struct {
+	*testing.T
+	ctx         context.Context
+	bucket      kvbucket.Bucket
+	closeBucket func()
+}
+
 // forEachBucket runs a test over both implementations.
-func forEachBucket(t *testing.T, test func(t *testing.T, ctx context.Context, b kvbucket.Bucket, closeBucket func())) {
+func forEachBucket(t *testing.T, test func(t fixture)) {
+	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		b := kvbucket.NewMemory()
-		test(t, deadline(t), b, func() {
+		test(fixture{t, deadline(t), b, func() {
 			if err := b.Close(); err != nil {
 				t.Error(err)
 			}
-		})
+		}})
 	})
 	t.Run("jetstream", func(t *testing.T) {
 		c := dialServer(t, startServer(t, kvbucket.ServerConfig{LazySync: true}))
-		test(t, deadline(t), openBucket(t, c), func() {
+		test(fixture{t, deadline(t), openBucket(t, c), func() {
 			if err := c.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-		})
+		}})
 	})
 }
 
-func deadline(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
+func deadline(tb testing.TB) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	tb.Cleanup(cancel)
 	return ctx
 }
 
 // startServer starts a server that ends with the test; a missing Dir is a new one.
-func startServer(t testing.TB, cfg kvbucket.ServerConfig) *kvbucket.Server {
-	t.Helper()
+func startServer(tb testing.TB, cfg kvbucket.ServerConfig) *kvbucket.Server {
+	tb.Helper()
 	if cfg.Dir == "" {
-		cfg.Dir = t.TempDir()
+		cfg.Dir = tb.TempDir()
 	}
-	s, err := kvbucket.StartServer(t.Context(), cfg)
+	s, err := kvbucket.StartServer(tb.Context(), cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return s
 }
 
-func dialServer(t testing.TB, s *kvbucket.Server) *kvbucket.Conn {
-	t.Helper()
-	c, err := s.Dial(t.Context(), kvbucket.ConnConfig{Name: t.Name()})
+func dialServer(tb testing.TB, s *kvbucket.Server) *kvbucket.Conn {
+	tb.Helper()
+	c, err := s.Dial(tb.Context(), kvbucket.ConnConfig{Name: tb.Name()})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	closeLater(t, c)
+	closeLater(tb, c)
 	return c
 }
 
-func closeLater(t testing.TB, c *kvbucket.Conn) {
-	t.Cleanup(func() {
+func closeLater(tb testing.TB, c *kvbucket.Conn) {
+	tb.Helper()
+	tb.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 }
 
-func openBucket(t testing.TB, c *kvbucket.Conn) *kvbucket.JetStream {
-	t.Helper()
-	b, err := c.Bucket(t.Context(), kvbucket.BucketConfig{Name: "test", Replicas: 1})
+func openBucket(tb testing.TB, c *kvbucket.Conn) *kvbucket.JetStream {
+	tb.Helper()
+	b, err := c.Bucket(tb.Context(), kvbucket.BucketConfig{Name: "test", Replicas: 1})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
 
-func mustUpdate(t testing.TB, b kvbucket.Bucket, key, value string, last kvbucket.Revision) kvbucket.Revision {
-	t.Helper()
-	r, err := b.Update(deadline(t), key, []byte(value), last)
+func mustUpdate(tb testing.TB, b kvbucket.Bucket, key, value string, last kvbucket.Revision) kvbucket.Revision {
+	tb.Helper()
+	r, err := b.Update(deadline(tb), key, []byte(value), last)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return r
 }
 
-func wantError(t testing.TB, err, want error) {
-	t.Helper()
+func wantError(tb testing.TB, err, want error) {
+	tb.Helper()
 	if !errors.Is(err, want) {
-		t.Errorf("got error %v, want %v", err, want)
+		tb.Errorf("got error %v, want %v", err, want)
 	}
 }
 
 func TestUpdateAcceptsOnlyTheNewestRevision(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		first := mustUpdate(t, b, "o.shop.payments", "one", 0)
 		mustUpdate(t, b, "o.shop.other", "unrelated", 0)
 		_, err := b.Update(ctx, "o.shop.payments", []byte("again"), 0)
@@ -136,7 +147,8 @@ func TestUpdateAcceptsOnlyTheNewestRevision(t *testing.T) {
 }
 
 func TestGetOfAnUnknownKeyIsNotFound(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		e, err := b.Get(ctx, "nobody")
 		wantError(t, err, kvbucket.ErrNotFound)
 		if e.Revision != 0 {
@@ -146,7 +158,8 @@ func TestGetOfAnUnknownKeyIsNotFound(t *testing.T) {
 }
 
 func TestValuesAreCopies(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		value := []byte("kept")
 		if _, err := b.Update(ctx, "k", value, 0); err != nil {
 			t.Fatal(err)
@@ -166,7 +179,8 @@ func TestValuesAreCopies(t *testing.T) {
 }
 
 func TestValuesOfEverySizeUpToTheBound(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		last := mustUpdate(t, b, "k", "", 0)
 		last = mustUpdate(t, b, "k", strings.Repeat("v", kvbucket.MaxValue), last)
 		e, err := b.Get(ctx, "k")
@@ -183,7 +197,8 @@ func TestKeysOutsideTheAlphabetAreRefused(t *testing.T) {
 		"", ".", ".a", "a.", "a..b", "a b", "ü", "a.*", "a.>", "a\x00", "=selftest",
 		strings.Repeat("k", kvbucket.MaxKey+1),
 	}
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		for _, key := range bad {
 			_, err := b.Get(ctx, key)
 			wantError(t, err, kvbucket.ErrInvalidKey)
@@ -216,7 +231,8 @@ func TestKeysReturnsWhatThePatternMatches(t *testing.T) {
 		{"o.a.b.>", []string{"o.a.b.c"}},
 		{"o.b/b=2E", []string{"o.b/b=2E"}},
 	}
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		for _, key := range []string{"o.a.b", "o.b.b", "l.a.x", "o.a.b.c", "o.b/b=2E"} {
 			mustUpdate(t, b, key, "", mustUpdate(t, b, key, "", 0))
 		}
@@ -233,7 +249,8 @@ func TestKeysReturnsWhatThePatternMatches(t *testing.T) {
 }
 
 func TestWatchYieldsWhatExistsThenChanges(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		first := mustUpdate(t, b, "o.a", "1", 0)
 		mustUpdate(t, b, "l.a", "not watched", 0)
 		mustUpdate(t, b, "o.b", "1", 0)
@@ -258,7 +275,8 @@ func TestWatchYieldsWhatExistsThenChanges(t *testing.T) {
 }
 
 func TestWatchEndsWithItsContextAndWithTheBucket(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, closeBucket func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		mustUpdate(t, b, "k", "v", 0)
 		ended, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -266,7 +284,7 @@ func TestWatchEndsWithItsContextAndWithTheBucket(t *testing.T) {
 			cancel()
 		}
 		for range b.Watch(ctx, "k") {
-			closeBucket()
+			t.closeBucket()
 		}
 		if ctx.Err() != nil {
 			t.Error("the watch ended only with the test's patience")
@@ -275,10 +293,11 @@ func TestWatchEndsWithItsContextAndWithTheBucket(t *testing.T) {
 }
 
 func TestAClosedBucketSaysSo(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, closeBucket func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		mustUpdate(t, b, "k", "v", 0)
-		closeBucket()
-		closeBucket()
+		t.closeBucket()
+		t.closeBucket()
 		_, err := b.Get(ctx, "k")
 		wantError(t, err, kvbucket.ErrClosed)
 		_, err = b.Keys(ctx, "k")
@@ -295,7 +314,8 @@ func TestAClosedBucketSaysSo(t *testing.T) {
 }
 
 func TestAContextThatHasEndedLeavesTheBucketAlone(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_, err := b.Update(ended, "k", nil, 0)
@@ -310,7 +330,8 @@ func TestAContextThatHasEndedLeavesTheBucketAlone(t *testing.T) {
 
 func TestOfManyWritersFromOneRevisionOneWins(t *testing.T) {
 	const rounds, writers = 50, 16
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		var last kvbucket.Revision
 		for range rounds {
 			var wins atomic.Uint64
@@ -338,7 +359,8 @@ func TestOfManyWritersFromOneRevisionOneWins(t *testing.T) {
 
 func TestModifyLosesNoUpdate(t *testing.T) {
 	const writers, each = 8, 20
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		var group sync.WaitGroup
 		for range writers {
 			group.Go(func() {
@@ -361,7 +383,8 @@ func TestModifyLosesNoUpdate(t *testing.T) {
 }
 
 func TestModifyReturnsTheEntryItWroteOrTheFunctionsError(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		wrote, err := kvbucket.Modify(ctx, b, "k", func(old kvbucket.Entry) ([]byte, error) {
 			if old.Key != "k" || old.Revision != 0 || old.Value != nil {
 				t.Errorf("first sight is %v", old)
@@ -385,7 +408,8 @@ func TestModifyReturnsTheEntryItWroteOrTheFunctionsError(t *testing.T) {
 }
 
 func TestModifyGivesUpWithItsContext(t *testing.T) {
-	forEachBucket(t, func(t *testing.T, ctx context.Context, b kvbucket.Bucket, _ func()) {
+	forEachBucket(t, func(t fixture) {
+		ctx, b := t.ctx, t.bucket
 		last := mustUpdate(t, b, "k", "", 0)
 		ended, cancel := context.WithCancel(ctx)
 		defer cancel()

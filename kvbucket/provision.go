@@ -138,11 +138,13 @@ func (b *JetStream) selfTest(ctx context.Context) error {
 // unchecked is the bucket without checks of keys and without counting.
 type unchecked struct{ *JetStream }
 
+// Get implements [Bucket].
 func (u unchecked) Get(ctx context.Context, key string) (Entry, error) {
 	s, err := u.read(ctx, key)
 	return s.Entry, err
 }
 
+// Update implements [Bucket].
 func (u unchecked) Update(ctx context.Context, key string, value []byte, last Revision) (Revision, error) {
 	revision, _, err := u.update(ctx, key, value, last)
 	return revision, err

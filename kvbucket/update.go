@@ -76,8 +76,8 @@ func (b *JetStream) update(ctx context.Context, key string, value []byte, last R
 }
 
 // newWrite makes the publish that the KV client would make for an update (ADR-8),
-// plus the message id that the client cannot set: by it the server recognises an
-// attempt whose predecessor it has applied.
+// plus the message id that the client cannot set. By it the server recognises a
+// repetition, and explain the write.
 func (b *JetStream) newWrite(key string, value []byte, last Revision) *write {
 	w := &write{key: key, id: rand.Text(), last: last, msg: nats.NewMsg(b.subject(key))}
 	w.msg.Data = value
@@ -98,12 +98,13 @@ func (b *JetStream) attempt(ctx context.Context, w *write, attempt int) (verdict
 }
 
 // explain returns the outcome of a write that lost an acknowledgement and then got
-// a conflict. Usually the conflict is the whole truth, since the server looks for
-// the message id first; but a server that restarted has forgotten the ids of
-// messages that were overwritten, so the write may have been applied and
-// overwritten since. The newest message tells: it is ours, or it followed directly
-// on the revision that ours had to follow on, so that ours never did. Otherwise
-// nobody can know.
+// a conflict. That is no verdict yet. A replicated stream looks for the message id
+// before it compares revisions, and answers a repetition as a duplicate; a stream
+// on one server compares first (nats-server 2.15.3, processJetStreamMsg), and
+// either may have forgotten the id in a restart. But the newest message tells: it
+// is ours, or it followed directly on the revision that ours had to follow on, so
+// that ours never did. Otherwise others have written since, and only a trace of
+// the write in the value could tell.
 func (b *JetStream) explain(ctx context.Context, w *write) (Revision, error) {
 	for attempt := range maxExplain {
 		newest, err := b.read(ctx, w.key)

@@ -45,9 +45,8 @@ func (b *JetStream) Watch(ctx context.Context, pattern string) iter.Seq[Entry] {
 			b.conn.log.Error("watch of an invalid pattern", "err", err)
 			return
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := until(ctx, b.conn.life)
 		defer cancel()
-		defer context.AfterFunc(b.conn.life, cancel)()
 		w := &watch{bucket: b, subject: b.subject(pattern), yield: yield}
 		for failures := 0; ; failures++ {
 			began := time.Now()
@@ -63,6 +62,16 @@ func (b *JetStream) Watch(ctx context.Context, pattern string) iter.Seq[Entry] {
 				return
 			}
 		}
+	}
+}
+
+// until returns a context that ends with either of two.
+func until(ctx, end context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(end, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
 	}
 }
 
@@ -96,9 +105,8 @@ func (w *watch) run(ctx context.Context) error {
 	if !c.nc.IsConnected() {
 		return errNotSent
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := until(ctx, c.currentSession())
 	defer cancel()
-	defer context.AfterFunc(c.currentSession(), cancel)()
 	inbox := c.nc.NewInbox()
 	sub, err := c.nc.SubscribeSync(inbox)
 	if err != nil {
