@@ -28,12 +28,20 @@
 package egress
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+	"time"
 )
 
 // Config says what a Client stands on. The zero value is usable.
@@ -44,22 +52,97 @@ type Config struct {
 	Logger   *slog.Logger   // one line per denial; nil discards
 }
 
+const (
+	dialTimeout     = 5 * time.Second // also bounds a dial whose request has been given up
+	idleTimeout     = 30 * time.Second
+	maxHeaderBytes  = 256 << 10 // of an answer
+	maxIdleConns    = 64
+	defaultMaxConns = 256
+	maxRedirects    = 10
+)
+
 // A Client makes requests. Its methods may be called by several goroutines. It
 // has a connection pool of its own.
-type Client struct{ cfg Config }
+type Client struct {
+	base    *url.URL // nil without a dependency
+	allowed allowList
+	named   named
+	log     *slog.Logger
+	pooled  http.Client
+	single  http.Client // a connection for every request
+	closed  atomic.Bool
+}
 
 // NewDependency returns a client that reaches one dependency: an absolute http
 // or https URL, whose path the targets of requests are joined to. The URL has no
 // credentials, query or fragment. The error says what is wrong with it.
-func NewDependency(rawURL string, cfg Config) (*Client, error) { return &Client{cfg}, nil }
+func NewDependency(rawURL string, cfg Config) (*Client, error) {
+	base, o, err := parseBase(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("egress: dependency: %w", err)
+	}
+	c := &Client{base: base, allowed: allowList{{origin: o}}, named: namedBy(o)}
+	c.open(cfg)
+	return c, nil
+}
 
 // NewPlain returns a client that reaches the allowed hosts: "example.com" means
 // https at its default port, "example.com:8443" another port, "*.example.com"
 // every name below it but not itself, and "http://example.com" http in place of
 // https. No hosts allow nothing. A host that is an address of the host's own
-// network is refused here, since only a dependency may name one. The error says
-// which entry is wrong and why.
-func NewPlain(allowHosts []string, cfg Config) (*Client, error) { return &Client{cfg}, nil }
+// network is refused here, since only a dependency may name one. The error joins
+// one for each wrong entry.
+func NewPlain(allowHosts []string, cfg Config) (*Client, error) {
+	c := new(Client)
+	var errs []error
+	for _, entry := range allowHosts {
+		r, err := parseRule(entry)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("egress: allowed host %q: %w", entry, err))
+		}
+		c.allowed = append(c.allowed, r)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	c.open(cfg)
+	return c, nil
+}
+
+func (c *Client) open(cfg Config) {
+	c.log = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	single := c.transport(cfg)
+	single.DisableKeepAlives = true
+	c.single = http.Client{Transport: single, CheckRedirect: c.checkRedirect}
+	c.pooled = http.Client{Transport: c.transport(cfg), CheckRedirect: c.checkRedirect}
+}
+
+func (c *Client) transport(cfg Config) *http.Transport {
+	dialer := &net.Dialer{
+		Timeout:  dialTimeout,
+		Resolver: cfg.Resolver,
+		Control:  func(_, address string, _ syscall.RawConn) error { return c.named.check(address) },
+	}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &countedConn{Conn: conn}, nil
+		},
+		TLSClientConfig:        &tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    dialTimeout,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
+		DisableCompression:     true,
+		MaxConnsPerHost:        cmp.Or(cfg.MaxConns, defaultMaxConns),
+		MaxIdleConnsPerHost:    maxIdleConns,
+		IdleConnTimeout:        idleTimeout,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+}
 
 // NewRequest makes a request for Do. For a dependency, the target is an absolute
 // path with an optional query, which is appended to the path of the
@@ -70,9 +153,45 @@ func NewPlain(allowHosts []string, cfg Config) (*Client, error) { return &Client
 // names a host that is not allowed.
 //
 // As in net/http, a body of a known type sets ContentLength and GetBody; for
-// others the caller may.
+// others the caller may. Every error is an *Error.
 func (c *Client) NewRequest(ctx context.Context, method, target string, body io.Reader) (*http.Request, error) {
-	return http.NewRequestWithContext(ctx, method, target, body)
+	u, err := c.resolve(target)
+	if err != nil {
+		return nil, &Error{Kind: Invalid, Err: err}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "/", body)
+	if err != nil {
+		return nil, &Error{Kind: Invalid, Err: err}
+	}
+	req.URL, req.Host = u, u.Host
+	if err := c.check(req); err != nil {
+		return nil, c.refuse(ctx, err)
+	}
+	return req, nil
+}
+
+func (c *Client) resolve(target string) (*url.URL, error) {
+	if c.base != nil {
+		return join(c.base, target)
+	}
+	return parseAbsolute(target)
+}
+
+// check refuses a request that must not be sent, whoever made it.
+func (c *Client) check(req *http.Request) *Error {
+	if c.closed.Load() {
+		return &Error{Kind: Canceled, Err: errors.New("the client is closed")}
+	}
+	if req.Method == http.MethodConnect || req.Method == http.MethodTrace {
+		return &Error{Kind: Invalid, Err: fmt.Errorf("the method %s concerns connections", req.Method)}
+	}
+	if err := c.allowed.check(req.URL); err != nil {
+		return err
+	}
+	if c.base != nil && !below(c.base, req.URL) {
+		return &Error{Kind: Denied, Err: errors.New("the path leaves the dependency's URL")}
+	}
+	return nil
 }
 
 // Do sends a request of NewRequest and returns when the head of the answer is
@@ -85,13 +204,59 @@ func (c *Client) NewRequest(ctx context.Context, method, target string, body io.
 // turns out to have been closed by the server.
 //
 // Every error is an *Error; so are those of reading the body.
-func (c *Client) Do(req *http.Request) (*http.Response, error) { return http.DefaultClient.Do(req) }
+func (c *Client) Do(req *http.Request) (*http.Response, error) { return c.do(&c.pooled, req) }
 
 // DoOnce is Do over a connection of its own, on which nothing is ever sent
 // again: the server sees a probe exactly once.
-func (c *Client) DoOnce(req *http.Request) (*http.Response, error) { return c.Do(req) }
+func (c *Client) DoOnce(req *http.Request) (*http.Response, error) { return c.do(&c.single, req) }
+
+func (c *Client) do(client *http.Client, req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	if err := c.check(req); err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // as after every other error
+		}
+		return nil, c.refuse(ctx, err)
+	}
+	a := new(attempt)
+	resp, err := client.Do(outgoing(a.trace(ctx), req))
+	if err == nil {
+		err = c.checkAnswer(resp)
+	}
+	if err != nil {
+		return nil, c.refuse(ctx, a.failure(ctx, err))
+	}
+	resp.Header = endToEnd(resp.Header)
+	resp.Body = &body{resp.Body, ctx}
+	return resp, nil
+}
+
+// outgoing returns what is sent of a request.
+func outgoing(ctx context.Context, req *http.Request) *http.Request {
+	out := req.WithContext(ctx)
+	out.Header = endToEnd(req.Header)
+	if _, ok := out.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = []string{"edgehost"} // some services refuse requests without one
+	}
+	out.Host = ""
+	out.Close = false
+	out.TransferEncoding = nil
+	return out
+}
+
+// refuse logs a denial.
+func (c *Client) refuse(ctx context.Context, err *Error) error {
+	if err.Kind == Denied {
+		c.log.WarnContext(ctx, "egress denied", "error", err.Err)
+	}
+	return err
+}
 
 // Close closes idle connections and refuses further requests as Canceled. Those
 // under way go on, and their connections are closed after them. A second call
 // does nothing.
-func (c *Client) Close() {}
+func (c *Client) Close() {
+	c.closed.Store(true)
+	c.pooled.CloseIdleConnections()
+	c.single.CloseIdleConnections()
+}
