@@ -2,38 +2,13 @@ package objects
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
-)
 
-// A Policy says when a dependency's breaker opens and for how long. Zero values
-// mean the defaults.
-type Policy struct {
-	// FailureThreshold failures in a row, counted over the fleet, open the
-	// breaker. Default 5.
-	FailureThreshold int
-	// ResetAfter is how long the breaker stays open after it opened, before one
-	// probe may go out; up to a quarter more is added at random. It doubles with
-	// every probe that fails. Default 30 s.
-	ResetAfter time.Duration
-	// MaxResetAfter bounds the doubling. Default 5 min, or ResetAfter if that is
-	// longer.
-	MaxResetAfter time.Duration
-	// Timeout is the longest that one call to the dependency takes. Default 10 s.
-	Timeout time.Duration
-	// ProbeTTL is how long the fleet waits for a probe's report before another
-	// may go out. It is raised to Timeout/0.8 + 1 s if it is shorter.
-	ProbeTTL time.Duration
-}
-
-// An Outcome is what a call to a dependency came to.
-type Outcome int
-
-// The outcomes, with the numbers of the guest ABI.
-const (
-	Success  Outcome = iota // the dependency works
-	Failure                 // it does not
-	Canceled                // the call was given up before its end: no verdict
-	Excluded                // it ended in an error that says nothing about the dependency: no verdict
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/objects/internal/record"
 )
 
 // A State is a breaker's state.
@@ -41,26 +16,269 @@ type State string
 
 // The states of a breaker.
 const (
-	StateClosed   State = "closed"    // calls go through
-	StateOpen     State = "open"      // no call goes through until the cooldown ends
-	StateHalfOpen State = "half_open" // one probe may go through
+	StateClosed   State = record.Closed   // calls go through
+	StateOpen     State = record.Open     // no call goes through until the cooldown ends
+	StateHalfOpen State = record.HalfOpen // one probe may go through
 )
+
+// The reasons of refusals by a breaker.
+const (
+	reasonCooldown = "cooldown" // the breaker is open
+	reasonProbe    = "probe"    // somebody else probes, or asks for the probe
+	reasonStreak   = "streak"   // this host's own calls fail in a row
+	reasonStore    = "store"    // a probe cannot be claimed without the store
+)
+
+// firstLook bounds how long the first call of a dependency waits for the store to
+// tell the breaker's state. After that it goes out as if it were closed.
+const firstLook = time.Second
 
 // A Dependency is the object that guards one dependency: the fleet's breaker for
 // it. Its methods may be called from any number of goroutines.
-type Dependency struct{}
+type Dependency struct {
+	host   *Host
+	id     ID
+	node   *node
+	policy atomic.Pointer[Policy]
+
+	view     atomic.Pointer[view] // nil: nothing is known yet
+	hot      atomic.Bool          // something failed lately, so successes count
+	guard    atomic.Int64         // the reading of the host's clock until which its streak defers calls; zero: no guard
+	claiming atomic.Bool          // a call of this host asks for the probe
+
+	mu      sync.Mutex // guards the fields below
+	tally   tally
+	holdoff time.Duration // no claim before, after the store failed
+}
+
+// A view is what a host knows of a breaker; it never changes.
+type view struct {
+	object   *record.Object
+	revision kvbucket.Revision
+	known    bool // else the object is an assumption
+	admits   bool
+}
+
+// Dependency returns the object that guards the dependency id. The same id gives
+// the same object; the policy of the last call holds. The error unwraps to
+// abi.Invalid.
+func (h *Host) Dependency(id ID, p Policy) (*Dependency, error) {
+	if err := id.check(); err != nil {
+		return nil, err
+	}
+	key := record.ObjectKey(id.Namespace, id.Name)
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	policy, err := p.resolve()
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d, ok := h.dependencies[id]
+	if !ok {
+		d = &Dependency{host: h, id: id}
+		d.node = &node{
+			host: h, key: key, kind: kind{record.NewObject, record.DecodeObject},
+			publish: d.learn, happened: d.count,
+		}
+		h.dependencies[id], h.nodes[key] = d, d.node
+	}
+	d.policy.Store(&policy)
+	return d, nil
+}
 
 // Admit asks whether a call may go out. Every admission must be reported exactly
 // once. The error is a *Refusal: breaker_open while the breaker cools down;
 // deferred while somebody else probes, or while this host's own calls fail in a
-// row. While the breaker is closed and nothing failed lately, Admit reads one
-// value in memory: it takes no lock, allocates nothing and sends nothing. The
-// store's absence never refuses a call to a dependency that was not known to
-// fail.
-func (d *Dependency) Admit(ctx context.Context) (Admission, error) { return Admission{}, errUnbuilt }
+// row; unavailable after Close; or it is the context's. While the breaker is
+// closed and nothing failed lately, Admit reads two values in memory: it takes no
+// lock, allocates nothing and sends nothing. The store's absence never refuses a
+// call to a dependency that was not known to fail.
+func (d *Dependency) Admit(ctx context.Context) (Admission, error) {
+	if v := d.view.Load(); v != nil && v.admits && d.guard.Load() == 0 {
+		return Admission{dependency: d, generation: v.object.Breaker.Generation}, nil
+	}
+	return d.admitSlowly(ctx)
+}
+
+func (d *Dependency) admitSlowly(ctx context.Context) (Admission, error) {
+	if err := d.host.open(); err != nil {
+		return Admission{}, err
+	}
+	if err := d.look(ctx); err != nil {
+		return Admission{}, err
+	}
+	v := d.view.Load()
+	switch left := v.object.Remaining(d.host.now()); {
+	case v.admits:
+		return d.admitGuarded(v)
+	case left == 0:
+		return d.claim(ctx)
+	case v.object.Probe != nil:
+		return Admission{}, d.refuse(abi.Deferred, d.retryIn(left), reasonProbe)
+	default:
+		return Admission{}, d.refuse(abi.BreakerOpen, left, reasonCooldown)
+	}
+}
+
+// look makes sure that there is a view. If the store does not tell in time, the
+// breaker is assumed to be closed, and the host goes on asking.
+func (d *Dependency) look(ctx context.Context) error {
+	if d.view.Load() != nil {
+		return nil
+	}
+	patient, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	a := d.node.post(record.Look{}).await(patient)
+	if err := ctx.Err(); err != nil && d.view.Load() == nil {
+		return contextError(ctx)
+	}
+	assumed := &view{object: record.NewObject().(*record.Object), admits: true}
+	if d.view.CompareAndSwap(nil, assumed) {
+		d.host.log.Warn("the breaker's state cannot be read and is assumed to be closed", "dependency", d.id.String(), "error", a.err)
+		d.lookAgain()
+	}
+	return nil
+}
+
+// lookAgain asks for the state until it is known.
+func (d *Dependency) lookAgain() {
+	d.host.start(func() {
+		for pause(d.host.ctx, jittered(2*time.Second)) {
+			if v := d.view.Load(); v == nil || v.known {
+				return
+			}
+			d.node.ask(d.host.ctx, record.Look{})
+		}
+	})
+}
+
+// learn takes a newer record. What calls of another generation came to no longer
+// matters then.
+func (d *Dependency) learn(r record.Record, revision kvbucket.Revision) {
+	o, ok := r.(*record.Object)
+	if !ok {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := d.view.Load()
+	if old != nil && old.known && revision <= old.revision {
+		return
+	}
+	if old != nil && old.object.Breaker.Generation != o.Breaker.Generation {
+		d.tally.reset()
+		d.guard.Store(0)
+	}
+	d.view.Store(&view{object: o, revision: revision, known: true, admits: o.Breaker.State == record.Closed})
+	d.cool()
+}
+
+// forget drops the view for good: the host is closing.
+func (d *Dependency) forget() { d.view.Store(nil) }
+
+// admitGuarded admits a call by a closed breaker. A host whose own calls fail in a
+// row defers the others for a while and then lets one at a time try, whatever the
+// fleet thinks: its own way to the dependency may be what is broken, and without
+// the store nobody else would stop it.
+func (d *Dependency) admitGuarded(v *view) (Admission, error) {
+	a := Admission{dependency: d, generation: v.object.Breaker.Generation}
+	d.mu.Lock()
+	until, now := time.Duration(d.guard.Load()), d.host.now().Mono
+	if until != 0 && now >= until {
+		d.guard.Store(int64(now + d.policy.Load().ProbeTTL))
+		a.trial, until = true, 0
+	}
+	d.mu.Unlock()
+	if until != 0 {
+		return Admission{}, d.refuse(abi.Deferred, d.retryIn(until-now), reasonStreak)
+	}
+	return a, nil
+}
+
+// claim asks the owner for the probe, on behalf of one call at a time: the others
+// would only be told that they were not the first.
+func (d *Dependency) claim(ctx context.Context) (Admission, error) {
+	if !d.claiming.CompareAndSwap(false, true) {
+		return Admission{}, d.refuse(abi.Deferred, d.retryIn(time.Second), reasonProbe)
+	}
+	defer d.claiming.Store(false)
+	if d.holding() {
+		return Admission{}, d.refuse(abi.Deferred, d.retryIn(time.Second), reasonStore)
+	}
+	p := d.policy.Load()
+	cmd := record.ClaimProbe{Op: d.host.id(), Holder: d.host.owner, TTL: p.ProbeTTL, Policy: p.record()}
+	a := d.node.ask(ctx, cmd)
+	switch a.Code {
+	case 0:
+		return Admission{dependency: d, generation: a.Generation, fence: a.Fence}, nil
+	case abi.BreakerOpen:
+		return Admission{}, d.refuse(a.Code, max(a.RetryAfter, time.Millisecond), reasonCooldown)
+	case abi.Deferred:
+		return Admission{}, d.refuse(a.Code, d.retryIn(a.RetryAfter), reasonProbe)
+	}
+	// The claim may come true yet. Nobody will make the call then.
+	d.node.post(record.Withdraw{Op: cmd.Op})
+	if ctx.Err() != nil {
+		return Admission{}, contextError(ctx)
+	}
+	d.hold()
+	return Admission{}, d.refuse(abi.Deferred, d.retryIn(time.Second), reasonStore)
+}
+
+// hold keeps the host from asking a store that does not answer for every call.
+func (d *Dependency) hold() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holdoff = d.host.now().Mono + jittered(500*time.Millisecond)
+}
+
+func (d *Dependency) holding() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.host.now().Mono < d.holdoff
+}
+
+// retryIn returns a jittered retry time for a caller who waits for a call of
+// somebody else, which takes left at most.
+func (d *Dependency) retryIn(left time.Duration) time.Duration {
+	return jittered(min(left, d.policy.Load().Timeout))
+}
+
+func (d *Dependency) refuse(code abi.Code, retry time.Duration, reason string) error {
+	d.host.metrics.rejected.WithLabelValues(d.id.String(), reason).Inc()
+	return &Refusal{Code: code, RetryAfter: retry, Reason: reason}
+}
+
+// count counts what this host's commits have done.
+func (d *Dependency) count(events []record.Event) {
+	for _, e := range events {
+		if e.To != "" {
+			d.host.metrics.transitions.WithLabelValues(d.id.String(), e.From, e.To).Inc()
+			d.host.log.Info("the breaker has changed", "dependency", d.id.String(), "from", e.From, "to", e.To)
+		}
+		if e.Probe != "" {
+			d.host.metrics.probes.WithLabelValues(d.id.String(), e.Probe).Inc()
+		}
+	}
+}
 
 // View returns the breaker as this host knows it, which may be behind.
-func (d *Dependency) View() View { return View{} }
+func (d *Dependency) View() View {
+	v := d.view.Load()
+	if v == nil {
+		return View{State: StateClosed}
+	}
+	return View{
+		State:      State(v.object.Breaker.State),
+		Generation: v.object.Breaker.Generation,
+		RetryAfter: v.object.Remaining(d.host.now()),
+		Guarded:    d.guard.Load() != 0,
+		Known:      v.known,
+	}
+}
 
 // A View is what a host knows of a breaker.
 type View struct {
@@ -70,26 +288,3 @@ type View struct {
 	Guarded    bool          // this host defers calls because its own failed in a row
 	Known      bool          // the record has been read; else State is assumed
 }
-
-// An Admission lets one call go out. It is a value: keep it with the call.
-type Admission struct {
-	dependency        *Dependency
-	generation, fence uint64
-}
-
-// Probe reports whether this call decides the breaker's state.
-func (a Admission) Probe() bool { return a.fence != 0 }
-
-// Generation returns the breaker's generation at the time of the admission.
-func (a Admission) Generation() uint64 { return a.generation }
-
-// Fence returns the probe's fence, zero for other calls.
-func (a Admission) Fence() uint64 { return a.fence }
-
-// Report says what the call came to. A probe's report, and the failure that
-// opens the breaker, return after the store has committed the change, or when ctx
-// ends; the change may be committed later then. Every other report returns at
-// once, and while nothing failed lately it sends nothing. Errors: abi.Fenced if
-// the probe is no longer the accepted one, so that its outcome was dropped; a
-// *Refusal of unavailable if the store does not answer.
-func (a Admission) Report(ctx context.Context, o Outcome) error { return errUnbuilt }

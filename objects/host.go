@@ -2,11 +2,23 @@ package objects
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
 	"log/slog"
+	"maps"
+	mathrand "math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/edgehost/edgehost/guests/abi"
 	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/objects/internal/record"
 )
 
 // A Config says what a host of objects stands on.
@@ -25,26 +37,209 @@ type Config struct {
 
 // A Host is this process's part in the objects of the fleet. Its methods may be
 // called from any number of goroutines.
-type Host struct{}
+type Host struct {
+	bucket  kvbucket.Bucket
+	log     *slog.Logger
+	metrics *metrics
+	owner   string // the host's name and its incarnation
+	opened  time.Time
+	floor   floor
+	ids     atomic.Uint64
+
+	ctx    context.Context // ends when the host must do no more I/O
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // every goroutine of the host
+	closed chan struct{}  // closed when Close has ended
+
+	mu           sync.Mutex // guards the fields below
+	closing      bool       // callers are refused
+	stopped      bool       // no goroutine starts
+	dependencies map[ID]*Dependency
+	nodes        map[string]*node
+	leases       map[*Lease]struct{}
+}
 
 // Open starts a host. It waits for nothing: a host opens and admits calls while
 // the store is away. The error unwraps to abi.Invalid if cfg cannot be used.
-func Open(ctx context.Context, cfg Config) (*Host, error) {
-	return nil, errUnbuilt
+func Open(_ context.Context, cfg Config) (*Host, error) {
+	if cfg.Bucket == nil {
+		return nil, fmt.Errorf("objects: no bucket: %w", abi.Invalid)
+	}
+	if cfg.Host == "" {
+		cfg.Host = "host"
+	}
+	if err := checkName("host", cfg.Host); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	h := &Host{
+		bucket:       cfg.Bucket,
+		log:          cfg.Logger,
+		owner:        cfg.Host + "." + incarnation(),
+		opened:       time.Now(),
+		closed:       make(chan struct{}),
+		dependencies: map[ID]*Dependency{},
+		nodes:        map[string]*node{},
+		leases:       map[*Lease]struct{}{},
+	}
+	var err error
+	if h.metrics, err = newMetrics(cfg.Metrics, h); err != nil {
+		return nil, fmt.Errorf("objects: metrics: %w", err)
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.start(h.watch)
+	return h, nil
+}
+
+// incarnation returns what tells this start of a host from every other.
+func incarnation() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// id returns an identifier that no other host and no other call gets.
+func (h *Host) id() string {
+	_, incarnation := splitOwner(h.owner)
+	return incarnation + "-" + strconv.FormatUint(h.ids.Add(1), 36)
+}
+
+// now returns the moment as transitions see it.
+func (h *Host) now() record.Now {
+	return record.Now{Mono: time.Since(h.opened), Micros: h.floor.micros(), Jitter: mathrand.Float64()}
+}
+
+// start runs f in a goroutine that Close waits for. It reports false, and runs
+// nothing, if the host has stopped.
+func (h *Host) start(f func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return false
+	}
+	h.tasks.Go(f)
+	return true
+}
+
+// open returns a refusal if Close has been called.
+func (h *Host) open() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing {
+		return &Refusal{Code: abi.Unavailable, Reason: "closed"}
+	}
+	return nil
 }
 
 // Close ends every lease that is still held and releases it, gives up the
 // ownership of this host's objects, and returns when all goroutines of the host
 // have ended. New calls are refused as unavailable. When ctx ends, what has not
 // been given up is left to lapse; the goroutines are joined all the same. Closing
-// again does nothing.
-func (h *Host) Close(ctx context.Context) error { return errUnbuilt }
+// again waits for the first call and does nothing else.
+func (h *Host) Close(ctx context.Context) error {
+	h.mu.Lock()
+	first := !h.closing
+	h.closing = true
+	leases := slices.Collect(maps.Keys(h.leases))
+	h.mu.Unlock()
+	if !first {
+		select {
+		case <-h.closed:
+			return nil
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
+	}
+	defer close(h.closed)
 
-// Dependency returns the object that guards the dependency id. The same id gives
-// the same object; the policy of the last call holds. The error unwraps to
-// abi.Invalid.
-func (h *Host) Dependency(id ID, p Policy) (*Dependency, error) { return nil, errUnbuilt }
+	h.forgetViews()
+	err := h.handOver(ctx, leases)
+	h.mu.Lock()
+	h.stopped = true
+	nodes := slices.Collect(maps.Values(h.nodes))
+	h.mu.Unlock()
+	h.cancel()
+	h.tasks.Wait()
+	h.forgetViews() // again: the last loops have learnt something
+	for _, n := range nodes {
+		n.stop()
+	}
+	h.metrics.unregister()
+	return err
+}
 
-// Object returns the object id for leases and state. It costs nothing until it is
-// used and need not be kept. The error unwraps to abi.Invalid.
-func (h *Host) Object(id ID) (*Object, error) { return nil, errUnbuilt }
+// forgetViews sends the callers that read nothing but memory to where closing is
+// noticed.
+func (h *Host) forgetViews() {
+	h.mu.Lock()
+	dependencies := slices.Collect(maps.Values(h.dependencies))
+	h.mu.Unlock()
+	for _, d := range dependencies {
+		d.forget()
+	}
+}
+
+// maxHandOvers bounds the commands that Close has under way.
+const maxHandOvers = 64
+
+// handOver releases leases and gives up records until ctx ends.
+func (h *Host) handOver(ctx context.Context, leases []*Lease) error {
+	var (
+		group sync.WaitGroup
+		slots = make(chan struct{}, maxHandOvers)
+	)
+	do := func(f func()) {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			f()
+		})
+	}
+	for _, l := range leases {
+		do(func() { _ = l.end(ctx, abi.LeaseLost) }) // what cannot be released lapses
+	}
+	group.Wait()
+	h.mu.Lock()
+	nodes := slices.Collect(maps.Values(h.nodes))
+	h.mu.Unlock()
+	for _, n := range nodes {
+		if n.owned.Load() && ctx.Err() == nil {
+			do(func() { n.ask(ctx, record.Resign{}) })
+		}
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return fmt.Errorf("objects: close: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// node returns the loop of a record, with nobody looking yet.
+func (h *Host) node(key string, k kind) *node {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, ok := h.nodes[key]
+	if !ok {
+		n = &node{host: h, key: key, kind: k}
+		h.nodes[key] = n
+	}
+	return n
+}
+
+// watch follows what other hosts do to breakers, so that none acts on a state that
+// is over.
+func (h *Host) watch() {
+	for h.ctx.Err() == nil {
+		for e := range h.bucket.Watch(h.ctx, record.KindObject+".>") {
+			h.mu.Lock()
+			n := h.nodes[e.Key]
+			h.mu.Unlock()
+			if n != nil {
+				n.observe(e)
+			}
+		}
+		pause(h.ctx, jittered(time.Second))
+	}
+}

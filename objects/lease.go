@@ -1,8 +1,16 @@
 package objects
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"time"
+
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/objects/internal/record"
 )
 
 // LeaseOptions describe a lease to acquire. Zero values mean the defaults.
@@ -25,32 +33,230 @@ const (
 	MaxTTL = 24 * time.Hour
 )
 
+// resolve returns the options with their defaults, or an error that unwraps to
+// abi.Invalid.
+func (o LeaseOptions) resolve() (LeaseOptions, error) {
+	o.Name = cmp.Or(o.Name, "main")
+	o.TTL = cmp.Or(o.TTL, 15*time.Second)
+	o.RenewEvery = cmp.Or(o.RenewEvery, o.TTL/3)
+	switch {
+	case o.TTL < MinTTL || o.TTL > MaxTTL:
+		return o, invalid("ttl %v is not between %v and %v", o.TTL, MinTTL, MaxTTL)
+	case o.RenewEvery < 0 || o.RenewEvery > o.TTL/2:
+		return o, invalid("renewal every %v is not between 0 and half of the ttl %v", o.RenewEvery, o.TTL)
+	case o.Wait < 0:
+		return o, invalid("wait %v is below zero", o.Wait)
+	}
+	return o, checkName("lease", o.Name)
+}
+
 // A Lease is the right to act for an object until it is released or lost. The
 // host renews it. Its methods may be called from any number of goroutines.
-type Lease struct{}
+type Lease struct {
+	object *Object
+	opts   LeaseOptions
+	node   *node
+	key    string // within the page
+	fence  uint64
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	stop   context.Context // ends when the renewer is to end
+	halt   context.CancelFunc
+	joined chan struct{} // closed when the renewer has ended
+
+	ending   sync.Once
+	endError error
+
+	mu      sync.Mutex // guards the fields below
+	sent    stamp      // when the attempt was sent that the grant or newest renewal was committed for
+	over    bool
+	guarded map[string]kvbucket.Revision // state keys: the newest revision that this holder has written
+}
+
+func newLease(ctx context.Context, o *Object, opts LeaseOptions, b *bid, a record.Answer) *Lease {
+	l := &Lease{
+		object: o, opts: opts, node: b.node, key: b.cmd.Lease, fence: a.Fence,
+		joined:  make(chan struct{}),
+		sent:    b.sent[a.Attempt-1],
+		guarded: map[string]kvbucket.Revision{},
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.stop, l.halt = context.WithCancel(o.host.ctx)
+	return l
+}
 
 // Fence returns the number that orders the holders of this lease: every grant has
 // a larger one than all before. Whoever performs an effect under the lease passes
 // it on, and whoever takes the effect refuses a fence below the newest seen.
-func (l *Lease) Fence() uint64 { return 0 }
+func (l *Lease) Fence() uint64 { return l.fence }
 
 // Context ends with the lease: its cause is abi.LeaseLost if the lease was lost,
 // context.Canceled after Release. It carries the values of the context given to
 // Acquire, not its end.
-func (l *Lease) Context() context.Context { return nil }
+func (l *Lease) Context() context.Context { return l.ctx }
 
 // Err returns nil while the holder may act, and abi.LeaseLost for ever after the
 // lease was lost or released. It looks at the clocks, so it is right even if a
 // timer is late.
-func (l *Lease) Err() error { return errUnbuilt }
+func (l *Lease) Err() error {
+	if l.Remaining() == 0 {
+		return abi.LeaseLost
+	}
+	return nil
+}
 
 // Remaining returns how long the holder may act if no renewal succeeds; zero once
 // the lease is over.
-func (l *Lease) Remaining() time.Duration { return 0 }
+func (l *Lease) Remaining() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return 0
+	}
+	left := holderTime(l.opts.TTL) - l.sent.until(stampNow())
+	if left <= 0 {
+		l.over = true // for ever: a clock may go back
+		return 0
+	}
+	return left
+}
+
+// holderTime returns how long a holder may act after it sent the attempt that was
+// committed.
+func holderTime(ttl time.Duration) time.Duration { return ttl * 8 / 10 }
+
+// keep starts the renewer. It reports false if the host closes.
+func (l *Lease) keep() bool {
+	h := l.object.host
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing {
+		return false
+	}
+	h.leases[l] = struct{}{}
+	h.tasks.Go(l.renew)
+	return true
+}
+
+// renew keeps the lease until it is told to stop, or the lease is lost. A renewal
+// that fails is tried again until the holder's deadline: the store may be electing
+// a leader. It looks at the clocks more often than it renews, because a timer does
+// not notice that the machine was suspended.
+func (l *Lease) renew() {
+	defer close(l.joined)
+	due := time.Now().Add(l.pace())
+	for attempt := 1; ; {
+		left := l.Remaining()
+		if left == 0 {
+			l.lose("deadline")
+			return
+		}
+		if !pause(l.stop, min(left, time.Until(due), l.opts.TTL/10)) {
+			return
+		}
+		if time.Now().Before(due) || l.Err() != nil {
+			continue
+		}
+		switch l.tryRenew(attempt) {
+		case 0:
+			due = time.Now().Add(l.pace())
+		case abi.LeaseLost:
+			l.lose("taken")
+			return
+		default:
+			l.object.host.metrics.leaseFailures.WithLabelValues("renew", "unavailable").Inc()
+			due = time.Now().Add(jittered(min(l.opts.TTL/20, time.Second)))
+		}
+		attempt++
+	}
+}
+
+// pace returns the time to the next renewal, within a tenth of what is asked for,
+// so that leases granted together are not renewed together.
+func (l *Lease) pace() time.Duration {
+	d := l.opts.RenewEvery
+	return d*9/10 + rand.N(d/5+1)
+}
+
+// tryRenew makes one attempt. Its moment is taken before it is sent: that is when
+// the owner's clock for the lease starts at the earliest.
+func (l *Lease) tryRenew(attempt int) abi.Code {
+	ctx, cancel := context.WithTimeout(l.stop, min(l.opts.TTL/6, l.Remaining()))
+	defer cancel()
+	sent := stampNow()
+	a := l.node.ask(ctx, record.Renew{Lease: l.key, Fence: l.fence, Renewal: attempt})
+	if a.Code != 0 {
+		return a.Code
+	}
+	if a.Attempt == attempt {
+		l.mu.Lock()
+		l.sent = sent
+		l.mu.Unlock()
+	}
+	return 0
+}
+
+// lose ends the lease without the holder's will. It is final: what the owner does
+// with a renewal that is still on its way changes nothing here.
+func (l *Lease) lose(why string) {
+	h := l.object.host
+	l.finish(abi.LeaseLost)
+	h.metrics.leaseFailures.WithLabelValues("renew", "lost").Inc()
+	h.log.Warn("a lease was lost", "object", l.object.id.String(), "lease", l.opts.Name, "fence", l.fence, "why", why)
+}
+
+// finish ends the lease for its holder and reports whether it was alive.
+func (l *Lease) finish(cause error) (alive bool) {
+	alive = l.Err() == nil
+	if !alive {
+		cause = abi.LeaseLost
+	}
+	l.mu.Lock()
+	l.over = true
+	l.mu.Unlock()
+	l.halt()
+	l.cancel(cause)
+	h := l.object.host
+	h.mu.Lock()
+	delete(h.leases, l)
+	h.mu.Unlock()
+	return alive
+}
 
 // Release gives the lease back. It first waits for the renewal under way to end,
 // then retries until the store has committed, ctx ends, or the lease would have
 // lapsed by itself. Errors: abi.LeaseLost if the lease was lost before, a *Refusal
 // of unavailable if the store did not answer; then the lease lapses. Releasing
 // again returns what the first call did.
-func (l *Lease) Release(ctx context.Context) error { return errUnbuilt }
+func (l *Lease) Release(ctx context.Context) error { return l.end(ctx, context.Canceled) }
+
+func (l *Lease) end(ctx context.Context, cause error) error {
+	l.ending.Do(func() {
+		l.halt()
+		<-l.joined // else a renewal could follow the release
+		if !l.finish(cause) {
+			l.endError = fmt.Errorf("objects: release: %w", abi.LeaseLost)
+			return
+		}
+		l.endError = l.giveBack(ctx)
+	})
+	return l.endError
+}
+
+// giveBack tells the owner.
+func (l *Lease) giveBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.TTL)
+	defer cancel()
+	for {
+		a := l.node.post(record.Release{Lease: l.key, Fence: l.fence}).await(ctx)
+		if a.Code == 0 {
+			return nil
+		}
+		if a.Code == abi.Unavailable && pause(ctx, jittered(min(l.opts.TTL/10, time.Second))) {
+			continue
+		}
+		l.object.host.metrics.leaseFailures.WithLabelValues("release", a.Code.String()).Inc()
+		return fmt.Errorf("objects: release: %w", a.refusal())
+	}
+}

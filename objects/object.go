@@ -2,39 +2,135 @@ package objects
 
 import (
 	"context"
+	"time"
 
-	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/objects/internal/record"
 )
 
 // An Object has leases and state. Its methods may be called from any number of
 // goroutines.
-type Object struct{}
+type Object struct {
+	host *Host
+	id   ID
+	rest string // the name within its class
+	page string // the key of the page that holds the object's leases
+}
+
+// Object returns the object id for leases and state. It costs nothing until it is
+// used and need not be kept. The error unwraps to abi.Invalid.
+func (h *Host) Object(id ID) (*Object, error) {
+	if err := id.check(); err != nil {
+		return nil, err
+	}
+	class, rest := id.split()
+	if class == "" {
+		return nil, invalid("name %q: no class before the slash", id.Name)
+	}
+	page := record.PageKey(id.Namespace, class, record.PageOf(rest))
+	if err := checkKey(page); err != nil {
+		return nil, err
+	}
+	return &Object{host: h, id: id, rest: rest, page: page}, nil
+}
+
+// askAgainEvery is the pause after which a queued caller repeats his command, at
+// most: the lease that he gets runs from his newest attempt, and an owner drops
+// those it no longer hears of.
+const askAgainEvery = 500 * time.Millisecond
 
 // Acquire takes a lease of the object, or waits for it in the order of arrival
-// for up to o.Wait. Errors: a *Refusal of lease_busy, overloaded (the page of the
-// class is full, or too many commands wait) or unavailable; abi.Invalid; those of
-// ctx.
+// for up to opts.Wait. Errors: a *Refusal of lease_busy, overloaded (the page of
+// the class is full, or too many commands wait) or unavailable; abi.Invalid; those
+// of ctx.
 func (o *Object) Acquire(ctx context.Context, opts LeaseOptions) (*Lease, error) {
-	return nil, errUnbuilt
+	opts, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.host.open(); err != nil {
+		return nil, err
+	}
+	l, err := o.acquire(ctx, opts)
+	if err != nil {
+		o.host.metrics.leaseFailures.WithLabelValues("acquire", abi.CodeOf(err).String()).Inc()
+		return nil, err
+	}
+	return l, nil
 }
 
-// Get returns the value of a state key and its revision, which Put takes. A key
-// that was never written has no value and is no error. With a lease, Get first
-// writes the lease's fence into the key: from then on no holder with a lower
-// fence can write it, and what Get returns stays true until the holder's own Put.
-// Without a lease the value is a hint that Put checks. Errors: abi.LeaseLost if
-// the lease is over (nothing was sent), abi.Fenced if the key has seen a newer
-// fence, abi.Conflict (a *ConflictError) if others kept changing the key,
-// abi.Invalid, a *Refusal of unavailable, those of ctx.
-func (o *Object) Get(ctx context.Context, key string, lease *Lease) (value []byte, rev kvbucket.Revision, err error) {
-	return nil, 0, errUnbuilt
+func (o *Object) acquire(ctx context.Context, opts LeaseOptions) (*Lease, error) {
+	b := &bid{
+		node: o.host.node(o.page, kind{record.NewPage, record.DecodePage}),
+		cmd: record.Acquire{
+			Lease: record.LeaseKey(o.rest, opts.Name), Op: o.host.id(), Holder: o.host.owner, TTL: opts.TTL,
+		},
+		wait:  opts.Wait,
+		reply: make(chan reply, 1),
+	}
+	a, err := b.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := newLease(ctx, o, opts, b, a)
+	if l.Remaining() == 0 || !l.keep() {
+		b.abandon() // the store took so long that the grant is over, or the host closes
+		return nil, unavailable()
+	}
+	return l, nil
 }
 
-// Put writes a state key if last is its revision, and returns the new one. A last
-// of zero creates the key. With a lease the key must hold the lease's fence, as
-// Get leaves it. Errors: those of Get, and abi.TooLarge for a value above
-// abi.MaxState. After a *Refusal of unavailable the write may have been applied:
-// read again.
-func (o *Object) Put(ctx context.Context, key string, value []byte, last kvbucket.Revision, lease *Lease) (kvbucket.Revision, error) {
-	return 0, errUnbuilt
+// A bid is one attempt after another to be granted a lease.
+type bid struct {
+	node  *node
+	cmd   record.Acquire
+	wait  time.Duration
+	reply chan reply // of all attempts
+	sent  []stamp    // by attempt
 }
+
+// run repeats the command until there is an answer. A bid that ends without one
+// takes it back.
+func (b *bid) run(ctx context.Context) (record.Answer, error) {
+	live, cancel := context.WithCancel(ctx)
+	defer cancel() // drops what is still in the mailbox
+	patience := time.NewTimer(b.wait)
+	defer patience.Stop()
+	again := time.NewTicker(max(time.Millisecond, min(askAgainEvery, b.cmd.TTL/10)))
+	defer again.Stop()
+	over := patience.C
+	if b.wait == 0 {
+		again.Stop()
+		over = nil
+	}
+	b.send(live)
+	for {
+		select {
+		case a := <-b.reply:
+			if a.Code == 0 {
+				return a.Answer, nil
+			}
+			if a.Code == abi.Unavailable {
+				b.abandon()
+			}
+			return record.Answer{}, a.refusal()
+		case <-again.C:
+			b.send(live)
+		case <-over:
+			b.abandon()
+			return record.Answer{}, reply{Answer: record.Answer{Code: abi.LeaseBusy, RetryAfter: jittered(time.Second)}}.refusal()
+		case <-ctx.Done():
+			b.abandon()
+			return record.Answer{}, contextError(ctx)
+		}
+	}
+}
+
+func (b *bid) send(ctx context.Context) {
+	b.cmd.Attempt++
+	b.sent = append(b.sent, stampNow())
+	b.node.send(&request{ctx: ctx, cmd: b.cmd, queue: b.wait > 0, reply: b.reply})
+}
+
+// abandon releases what may have been granted, or will be.
+func (b *bid) abandon() { b.node.post(record.Abandon{Lease: b.cmd.Lease, Op: b.cmd.Op}) }

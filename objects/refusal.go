@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -43,3 +44,30 @@ func (e *ConflictError) Error() string {
 
 // Unwrap returns abi.Conflict.
 func (e *ConflictError) Unwrap() error { return abi.Conflict }
+
+func unavailable() error {
+	return &Refusal{Code: abi.Unavailable, Reason: reasonStore}
+}
+
+// contextError wraps the end of ctx.
+func contextError(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() { //nolint:errorlint // the same value, or another error
+		return fmt.Errorf("objects: %w: %w", ctx.Err(), cause)
+	}
+	return fmt.Errorf("objects: %w", ctx.Err())
+}
+
+// refusal turns an answer that is not a grant into an error.
+func (a reply) refusal() error {
+	switch {
+	case a.Code == abi.Unavailable:
+		return unavailable()
+	case a.err != nil:
+		return fmt.Errorf("objects: %w: %w", a.Code, a.err)
+	case a.Code == abi.LeaseBusy:
+		return &Refusal{Code: a.Code, RetryAfter: a.RetryAfter, Reason: "held"}
+	case a.Code == abi.Overloaded:
+		return &Refusal{Code: a.Code, Reason: "full"}
+	}
+	return fmt.Errorf("objects: %w", a.Code)
+}

@@ -1,0 +1,419 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/objects/internal/record"
+)
+
+// maxMailbox bounds the commands that wait at one record, those queued for a lease
+// included. A commit takes all of them at once, so a mailbox that is full holds
+// seconds of work for the store.
+const maxMailbox = 4096
+
+// confirmEvery is how old the owner's knowledge may be when it refuses somebody
+// because of it: another host may have claimed the record and changed it.
+const confirmEvery = 250 * time.Millisecond
+
+// retryTick is the pause after which something due is tried again, when the store
+// did not answer.
+const retryTick = time.Second
+
+// A kind is what nodes of one kind of record have in common.
+type kind struct {
+	fresh  func() record.Record
+	decode func([]byte, record.Now) (record.Record, error)
+}
+
+// A node is the owner's loop of one record. It has a goroutine only while there is
+// something to do. The loop takes every queued command, applies them in order to a
+// copy, writes the copy once, and releases the answers when the write is known to
+// be durable: no answer shows a state that could still be lost.
+type node struct {
+	host *Host
+	key  string
+	kind kind
+	// publish is told of every newer record, and happened of what this host's own
+	// commits have done. Nil if nobody looks.
+	publish  func(record.Record, kvbucket.Revision)
+	happened func([]record.Event)
+
+	mu       sync.Mutex // guards the fields up to the empty line
+	queue    []*request
+	waiters  int // the length of waiting
+	running  bool
+	due      bool // the timer went off
+	troubled bool // the outcome of a write is not known yet
+	sight    known
+	timer    *time.Timer
+
+	// The loop's own; at most one runs at a time. Others may read owned.
+	known       known
+	owned       atomic.Bool
+	batch       []*request
+	waiting     []*request    // for a lease that is held, in the order of arrival
+	confirmed   time.Duration // when the store last showed or took the known record
+	notBefore   time.Duration // no tick before, after the store failed
+	sent, acked time.Time     // of the newest write
+}
+
+// known is a record with its revision: zero if there is none.
+type known struct {
+	record   record.Record
+	revision kvbucket.Revision
+}
+
+// A request is a command on its way to an answer.
+type request struct {
+	ctx   context.Context // once ended, the command is dropped unless applied already
+	cmd   record.Command
+	queue bool // wait in place of a busy answer
+	reply chan reply
+}
+
+type reply struct {
+	record.Answer
+	err error // the record cannot be used; Code says what it means
+}
+
+// deliver answers a request unless it has been answered.
+func (r *request) deliver(a reply) {
+	select {
+	case r.reply <- a:
+	default:
+	}
+}
+
+func newRequest(ctx context.Context, cmd record.Command) *request {
+	return &request{ctx: ctx, cmd: cmd, reply: make(chan reply, 1)}
+}
+
+// ask sends a command and waits for its answer until ctx ends. A command that is
+// urgent for the fleet, and not for its caller alone, outlives ctx: see post.
+func (n *node) ask(ctx context.Context, cmd record.Command) reply {
+	return n.await(ctx, newRequest(ctx, cmd))
+}
+
+// post sends a command that is to be applied whether or not somebody waits.
+func (n *node) post(cmd record.Command) *request {
+	r := newRequest(n.host.ctx, cmd)
+	n.send(r)
+	return r
+}
+
+func (n *node) await(ctx context.Context, r *request) reply {
+	n.send(r)
+	return r.await(ctx)
+}
+
+func (r *request) await(ctx context.Context) reply {
+	select {
+	case a := <-r.reply:
+		return a
+	case <-ctx.Done():
+		return reply{Answer: record.Answer{Code: abi.Unavailable}, err: context.Cause(ctx)}
+	}
+}
+
+// send puts a request into the mailbox, or answers it if it does not fit.
+func (n *node) send(r *request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !r.cmd.Urgent() {
+		if n.troubled {
+			r.deliver(refused(abi.Unavailable))
+			return
+		}
+		if len(n.queue)+n.waiters >= maxMailbox {
+			r.deliver(refused(abi.Overloaded))
+			return
+		}
+	}
+	n.queue = append(n.queue, r)
+	n.start()
+}
+
+func refused(code abi.Code) reply { return reply{Answer: record.Answer{Code: code}} }
+
+// start makes the loop run. The caller holds mu.
+func (n *node) start() {
+	if n.running {
+		return
+	}
+	n.running = n.host.start(n.run)
+	if !n.running {
+		for _, r := range n.queue {
+			r.deliver(refused(abi.Unavailable))
+		}
+		n.queue = nil
+	}
+}
+
+// observe takes an entry from the watch. Whether it means that another host owns
+// the record now is for the loop to find out, which knows what it has written.
+func (n *node) observe(e kvbucket.Entry) {
+	n.mu.Lock()
+	newer := e.Revision > n.sight.revision
+	n.mu.Unlock()
+	if !newer {
+		return
+	}
+	r, err := n.kind.decode(e.Value, n.host.now())
+	if err != nil {
+		n.host.log.Error("a watched record cannot be read", "key", n.key, "error", err)
+		return
+	}
+	sight := known{r, e.Revision}
+	n.mu.Lock()
+	n.sight = sight
+	n.mu.Unlock()
+	n.tell(sight)
+}
+
+func (n *node) tell(k known) {
+	if n.publish != nil && k.record != nil {
+		n.publish(k.record, k.revision)
+	}
+}
+
+func (n *node) run() {
+	for {
+		batch, ok := n.take()
+		if !ok {
+			return
+		}
+		n.serve(batch)
+	}
+}
+
+// take returns what is queued. It ends the loop if there is nothing to do, and
+// then sets the timer for what will be.
+func (n *node) take() (batch []*request, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waiters = len(n.waiting)
+	if len(n.queue) == 0 && !n.due {
+		n.running = false
+		n.arm()
+		return nil, false
+	}
+	batch, n.queue, n.due = n.queue, nil, false
+	return batch, true
+}
+
+// arm sets the timer. The caller holds mu and runs the loop.
+func (n *node) arm() {
+	if n.timer != nil {
+		n.timer.Stop()
+	}
+	if !n.owned.Load() {
+		return
+	}
+	at, ok := n.known.record.Next()
+	if !ok {
+		return
+	}
+	d := max(at, n.notBefore) - n.host.now().Mono
+	n.timer = time.AfterFunc(d, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.due = true
+		n.start()
+	})
+}
+
+// stop ends the timer of a node whose host is closed.
+func (n *node) stop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.timer != nil {
+		n.timer.Stop()
+	}
+}
+
+// serve brings a batch to its answers. A write that is refused because another
+// host has changed the record is planned again on what that host has written,
+// after a claim: commands say what they are about, so a second application finds
+// what the first one did.
+func (n *node) serve(batch []*request) {
+	n.batch = batch
+	for attempt := 0; ; attempt++ {
+		base, err := n.base()
+		if err != nil {
+			n.fail(batch, err)
+			return
+		}
+		p := n.plan(base, batch)
+		if p.idle() && !n.owned.Load() {
+			return
+		}
+		switch err := n.carryOut(p); {
+		case err == nil:
+			n.release(p)
+			return
+		case !errors.Is(err, errRetry):
+			n.fail(batch, err)
+			return
+		}
+		if !pause(n.host.ctx, jittered(min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond))) {
+			n.fail(batch, n.host.ctx.Err())
+			return
+		}
+	}
+}
+
+// errRetry asks serve to plan again on a newer record.
+var errRetry = errors.New("the record has changed")
+
+// carryOut makes what is planned durable. An answer that rests on no write rests
+// on what this host knows as the owner, confirmed lately if it refuses somebody.
+func (n *node) carryOut(p *plan) error {
+	owned := n.owned.Load()
+	switch {
+	case !owned && p.passive && p.base.revision != 0:
+		n.adopt(p.base, false)
+		return nil
+	case !owned && n.host.floor.due(n.host.now().Mono):
+		return n.claimAlone(p.base)
+	case !owned || p.changed:
+		return n.commit(p.next, p.base)
+	case p.refuses && n.host.now().Mono-n.confirmed > confirmEvery:
+		return n.confirm()
+	}
+	return nil
+}
+
+// A plan is what a batch makes of a record, as long as nothing is written.
+type plan struct {
+	base    known
+	next    record.Record
+	changed bool
+	refuses bool // some answer says that somebody else is in the way
+	passive bool // nothing is asked that only an owner may do
+	answers []answer
+	waiting []*request
+	now     record.Now
+}
+
+type answer struct {
+	to *request
+	record.Answer
+}
+
+func (p *plan) idle() bool { return len(p.answers)+len(p.waiting) == 0 }
+
+// plan applies a batch to a copy of base. It has no effect on the node, so it can
+// be done over.
+func (n *node) plan(base known, batch []*request) *plan {
+	p := &plan{base: base, next: base.record.Clone(), passive: true, now: n.host.now()}
+	p.waiting = slices.DeleteFunc(slices.Clone(n.waiting), (*request).gone)
+	if p.next.Tick(p.now) {
+		p.changed = true
+		p.wake()
+	}
+	for _, r := range batch {
+		if !r.gone() {
+			p.apply(r)
+		}
+	}
+	return p
+}
+
+func (r *request) gone() bool { return r.ctx.Err() != nil }
+
+func (p *plan) apply(r *request) {
+	a, changed := p.next.Apply(r.cmd, p.now)
+	p.changed = p.changed || changed
+	switch r.cmd.(type) {
+	case record.Look, record.Resign:
+	default:
+		p.passive = false
+	}
+	switch a.Code {
+	case abi.LeaseBusy, abi.Deferred, abi.BreakerOpen:
+		p.refuses = true
+	}
+	if a.Code == abi.LeaseBusy && r.queue {
+		p.wait(r)
+		return
+	}
+	p.answers = append(p.answers, answer{r, a})
+	switch r.cmd.(type) {
+	case record.Release, record.Abandon:
+		p.wake()
+	}
+}
+
+// wait queues a request. A repeat takes the place of the earlier attempt, so that
+// asking again costs nobody his turn.
+func (p *plan) wait(r *request) {
+	op := r.cmd.(record.Acquire).Op
+	same := func(w *request) bool { return w.cmd.(record.Acquire).Op == op }
+	if i := slices.IndexFunc(p.waiting, same); i >= 0 {
+		p.waiting[i] = r
+		return
+	}
+	p.waiting = append(p.waiting, r)
+}
+
+// wake gives what has become free to those who have waited longest.
+func (p *plan) wake() {
+	waiting := p.waiting
+	p.waiting = nil
+	for _, r := range waiting {
+		p.apply(r)
+	}
+}
+
+// release answers a batch whose plan is durable.
+func (n *node) release(p *plan) {
+	n.waiting = p.waiting
+	n.notBefore = 0
+	for _, a := range p.answers {
+		a.to.deliver(reply{Answer: a.Answer})
+	}
+	n.compareClocks()
+}
+
+// fail answers a batch that changed nothing.
+func (n *node) fail(batch []*request, err error) {
+	n.notBefore = n.host.now().Mono + jittered(retryTick)
+	code := codeOf(err)
+	if code != abi.Unavailable {
+		n.host.log.Error("a record cannot be used", "key", n.key, "error", err)
+	}
+	for _, r := range batch {
+		r.deliver(reply{record.Answer{Code: code}, err})
+	}
+}
+
+// doubt tells everybody who waits that the store does not answer, while the
+// outcome of a write is unknown. What was asked may still come true: the loop goes
+// on until it knows, and whoever no longer wants what he asked for says so by a
+// command of his own, which the mailbox keeps.
+func (n *node) doubt() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.troubled = true
+	for _, r := range slices.Concat(n.batch, n.queue) {
+		// Counting failures twice would open a breaker early: a report waits.
+		if _, counts := r.cmd.(record.Report); !counts {
+			r.deliver(refused(abi.Unavailable))
+		}
+	}
+	n.queue = slices.DeleteFunc(n.queue, func(r *request) bool { return !r.cmd.Urgent() })
+}
+
+// trust ends doubt.
+func (n *node) trust() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.troubled = false
+}

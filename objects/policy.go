@@ -1,0 +1,66 @@
+package objects
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/objects/internal/record"
+)
+
+// A Policy says when a dependency's breaker opens and for how long. Zero values
+// mean the defaults.
+type Policy struct {
+	// FailureThreshold failures in a row, counted over the fleet, open the
+	// breaker. Default 5.
+	FailureThreshold int
+	// ResetAfter is how long the breaker stays open after it opened, before one
+	// probe may go out; up to a quarter more is added at random. It doubles with
+	// every probe that fails. Default 30 s.
+	ResetAfter time.Duration
+	// MaxResetAfter bounds the doubling. Default 5 min, or ResetAfter if that is
+	// longer.
+	MaxResetAfter time.Duration
+	// Timeout is the longest that one call to the dependency takes. Default 10 s.
+	Timeout time.Duration
+	// ProbeTTL is how long the fleet waits for a probe's report before another
+	// may go out. It is raised to Timeout/0.8 + 1 s if it is shorter.
+	ProbeTTL time.Duration
+}
+
+// maxPolicyTime bounds the times of a policy, so that no sum of them overflows.
+const maxPolicyTime = 24 * time.Hour
+
+// resolve returns the policy with its defaults, or an error that unwraps to
+// abi.Invalid.
+func (p Policy) resolve() (Policy, error) {
+	if p.FailureThreshold < 0 {
+		return p, fmt.Errorf("objects: failure threshold %d is below zero: %w", p.FailureThreshold, abi.Invalid)
+	}
+	for name, d := range map[string]time.Duration{
+		"reset after": p.ResetAfter, "max reset after": p.MaxResetAfter, "timeout": p.Timeout, "probe ttl": p.ProbeTTL,
+	} {
+		if d < 0 || d > maxPolicyTime {
+			return p, fmt.Errorf("objects: %s %v is not between 0 and %v: %w", name, d, maxPolicyTime, abi.Invalid)
+		}
+	}
+	p.FailureThreshold = cmp.Or(p.FailureThreshold, 5)
+	p.ResetAfter = cmp.Or(p.ResetAfter, 30*time.Second)
+	p.MaxResetAfter = cmp.Or(p.MaxResetAfter, max(5*time.Minute, p.ResetAfter))
+	p.Timeout = cmp.Or(p.Timeout, 10*time.Second)
+	p.ProbeTTL = max(p.ProbeTTL, p.Timeout*10/8+time.Second)
+	if p.MaxResetAfter < p.ResetAfter {
+		return p, fmt.Errorf("objects: max reset after %v is below reset after %v: %w", p.MaxResetAfter, p.ResetAfter, abi.Invalid)
+	}
+	return p, nil
+}
+
+// record returns the part that transitions need.
+func (p Policy) record() record.Policy {
+	return record.Policy{
+		FailureThreshold: p.FailureThreshold,
+		ResetAfter:       record.Span(p.ResetAfter),
+		MaxResetAfter:    record.Span(p.MaxResetAfter),
+	}
+}

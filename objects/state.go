@@ -1,0 +1,246 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/objects/internal/record"
+)
+
+// Get returns the value of a state key and its revision, which Put takes. A key
+// belongs to one lease of the object, the one given or, without one, "main". A key
+// that was never written has no value (nil) and is no error. With a lease, Get
+// first writes the lease's fence into the key: from then on no holder with a lower
+// fence can write it. Without a lease the value is a hint that Put checks. Errors:
+// abi.LeaseLost if the lease is over (nothing was sent), abi.Fenced if the key has
+// seen a newer fence, abi.Invalid, a *Refusal of unavailable, those of ctx.
+func (o *Object) Get(ctx context.Context, key string, lease *Lease) (value []byte, rev kvbucket.Revision, err error) {
+	c, err := o.cell(key, lease)
+	if err != nil {
+		return nil, 0, err
+	}
+	s, rev, err := c.get(ctx)
+	if err != nil {
+		return nil, 0, c.fail(ctx, err)
+	}
+	if !s.Exists {
+		return nil, rev, nil
+	}
+	return s.Data, rev, nil
+}
+
+// Put writes a state key if last is its revision, and returns the new one. A last
+// of zero creates the key. With a lease the key must hold the lease's fence, as
+// Get and Put leave it, or be new. Errors: abi.Conflict (a *ConflictError) if last
+// is not the revision or the key is not guarded by this lease: read it again;
+// abi.LeaseLost if the lease is over (nothing was sent); abi.Fenced if the key has
+// seen a newer fence; abi.TooLarge for a value above abi.MaxState; abi.Invalid; a
+// *Refusal of unavailable and the errors of ctx, after both of which the write may
+// have been applied: read again.
+func (o *Object) Put(
+	ctx context.Context, key string, value []byte, last kvbucket.Revision, lease *Lease,
+) (kvbucket.Revision, error) {
+	if len(value) > abi.MaxState {
+		return 0, fmt.Errorf("objects: state of %d bytes, at most %d: %w", len(value), abi.MaxState, abi.TooLarge)
+	}
+	c, err := o.cell(key, lease)
+	if err != nil {
+		return 0, err
+	}
+	rev, err := c.put(ctx, value, last)
+	if err != nil {
+		return 0, c.fail(ctx, err)
+	}
+	return rev, nil
+}
+
+// A cell is one state key as one caller uses it.
+type cell struct {
+	host  *Host
+	key   string
+	lease *Lease // nil without one
+}
+
+func (o *Object) cell(name string, lease *Lease) (*cell, error) {
+	if err := checkName("state key", name); err != nil {
+		return nil, err
+	}
+	if err := o.host.open(); err != nil {
+		return nil, err
+	}
+	leaseName := "main"
+	if lease != nil {
+		if lease.object.id != o.id {
+			return nil, invalid("the lease is one of %s, not of %s", lease.object.id, o.id)
+		}
+		leaseName = lease.opts.Name
+	}
+	key := record.StateKey(o.id.Namespace, o.id.Name, leaseName, name)
+	return &cell{host: o.host, key: key, lease: lease}, checkKey(key)
+}
+
+// fail translates an error of the cell.
+func (c *cell) fail(ctx context.Context, err error) error {
+	if errors.Is(err, abi.Fenced) {
+		c.host.metrics.staleFences.WithLabelValues(staleLease).Inc()
+	}
+	if _, ok := errors.AsType[abi.Code](err); ok {
+		return fmt.Errorf("objects: %w", err)
+	}
+	if ctx.Err() != nil {
+		return contextError(ctx)
+	}
+	code := codeOf(err)
+	if code == abi.Unavailable {
+		return unavailable()
+	}
+	return fmt.Errorf("objects: %s: %w: %w", c.key, code, err)
+}
+
+// alive returns abi.LeaseLost if the caller may not act any more. A holder past its
+// deadline sends nothing: the fence would refuse it only once somebody else has
+// come.
+func (c *cell) alive() error {
+	if c.lease == nil {
+		return nil
+	}
+	return c.lease.Err()
+}
+
+func (c *cell) fence() uint64 {
+	if c.lease == nil {
+		return 0
+	}
+	return c.lease.fence
+}
+
+// get reads the key and, under a lease, guards it.
+func (c *cell) get(ctx context.Context) (record.State, kvbucket.Revision, error) {
+	for attempt := 0; ; attempt++ {
+		if err := c.alive(); err != nil {
+			return record.State{}, 0, err
+		}
+		s, rev, err := c.read(ctx)
+		if err != nil || c.lease == nil || s.Fence == c.fence() {
+			return s, rev, err
+		}
+		if s.Fence > c.fence() {
+			return s, rev, abi.Fenced
+		}
+		s.Fence = c.fence()
+		rev, err = c.write(ctx, s, rev)
+		if !errors.Is(err, kvbucket.ErrConflict) {
+			return s, rev, err
+		}
+		if !pause(ctx, jittered(time.Millisecond<<min(attempt, 7))) {
+			return s, 0, context.Cause(ctx)
+		}
+	}
+}
+
+// read returns what the bucket shows, or the newest that this holder knows to
+// exist.
+func (c *cell) read(ctx context.Context) (record.State, kvbucket.Revision, error) {
+	var (
+		e   kvbucket.Entry
+		err error
+	)
+	if own := c.own(); own > 0 {
+		e, err = c.host.newerThan(ctx, c.key, own-1)
+	} else {
+		e, err = c.host.read(ctx, c.key)
+	}
+	if err != nil || e.Revision == 0 {
+		return record.State{}, 0, err
+	}
+	s, err := record.DecodeState(e.Value)
+	return s, e.Revision, err
+}
+
+// put writes value in place of revision last.
+func (c *cell) put(ctx context.Context, value []byte, last kvbucket.Revision) (kvbucket.Revision, error) {
+	if err := c.alive(); err != nil {
+		return 0, err
+	}
+	next := record.State{Fence: c.fence(), Exists: true, Data: value}
+	if last != 0 && last != c.own() {
+		s, rev, err := c.at(ctx, last)
+		if err != nil {
+			return 0, err
+		}
+		if err := c.permit(s, rev, last); err != nil {
+			return 0, err
+		}
+		next.Fence = s.Fence
+	}
+	if err := c.alive(); err != nil {
+		return 0, err
+	}
+	rev, err := c.write(ctx, next, last)
+	if !errors.Is(err, kvbucket.ErrConflict) {
+		return rev, err
+	}
+	s, rev, err := c.at(ctx, last+1)
+	if err != nil {
+		return 0, &ConflictError{}
+	}
+	return 0, c.permit(s, rev, last)
+}
+
+// at reads the key, waiting out reads that show less than revision last.
+func (c *cell) at(ctx context.Context, last kvbucket.Revision) (record.State, kvbucket.Revision, error) {
+	e, err := c.host.newerThan(ctx, c.key, last-1)
+	if err != nil {
+		return record.State{}, 0, err
+	}
+	s, err := record.DecodeState(e.Value)
+	return s, e.Revision, err
+}
+
+// permit returns an error unless revision last may be replaced by this caller.
+func (c *cell) permit(s record.State, rev, last kvbucket.Revision) error {
+	switch {
+	case c.lease != nil && s.Fence > c.lease.fence:
+		return abi.Fenced
+	case rev != last, c.lease != nil && s.Fence != c.lease.fence:
+		return &ConflictError{rev}
+	}
+	return nil
+}
+
+// own returns the newest revision that this holder has written, zero if none.
+func (c *cell) own() kvbucket.Revision {
+	if c.lease == nil {
+		return 0
+	}
+	c.lease.mu.Lock()
+	defer c.lease.mu.Unlock()
+	return c.lease.guarded[c.key]
+}
+
+// write stores s in place of revision last. A conflict is only one if the newest
+// write is not this one, whose answer got lost.
+func (c *cell) write(ctx context.Context, s record.State, last kvbucket.Revision) (kvbucket.Revision, error) {
+	s.Commit = c.host.id()
+	value, err := s.Encode()
+	if err != nil {
+		return 0, err
+	}
+	doubted := false
+	rev, err := c.host.write(ctx, c.key, value, last, func() { doubted = true })
+	if doubted && errors.Is(err, kvbucket.ErrConflict) {
+		if newest, at, readErr := c.at(ctx, last+1); readErr == nil && newest.Commit == s.Commit {
+			rev, err = at, nil
+		}
+	}
+	if err == nil && c.lease != nil {
+		c.lease.mu.Lock()
+		c.lease.guarded[c.key] = max(rev, c.lease.guarded[c.key])
+		c.lease.mu.Unlock()
+	}
+	return rev, err
+}
