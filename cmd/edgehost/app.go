@@ -59,18 +59,15 @@ func (a *app) problem(at manifest.Position, hint, format string, args ...any) ma
 	return manifest.Problem{File: a.file, Position: at, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// modules reads the modules of all functions, by the function's name.
-func (a *app) modules() (map[string][]byte, error) {
+// modules reads the modules of all functions, by the function's name. The hint
+// is for those that are missing.
+func (a *app) modules(hint string) (map[string][]byte, error) {
 	modules := map[string][]byte{}
 	var problems manifest.Problems
 	for _, f := range a.manifest.Functions {
 		module, err := os.ReadFile(a.path(f.Module))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			hint := "build it first"
-			if f.Build.Value != "" {
-				hint = "run: edgehost build " + a.dir
-			}
 			problems = append(problems, a.problem(f.Module.At, hint, "there is no module %s", a.path(f.Module)))
 		case err != nil:
 			problems = append(problems, a.problem(f.Module.At, "", "the module cannot be read: %v", err))

@@ -27,7 +27,7 @@ func (c *buildCommand) Run(ctx context.Context, t *terminal) error {
 	if err := a.build(ctx, t); err != nil {
 		return err
 	}
-	if _, err := a.modules(); err != nil {
+	if _, err := a.modules("its build command does not make it"); err != nil {
 		return err
 	}
 	return t.print(c.result(a), func(out *tabwriter.Writer) {

@@ -96,7 +96,7 @@ func (r *report) app(ctx context.Context, t *terminal, dir string) {
 	for _, p := range missing {
 		r.Warnings = append(r.Warnings, "warning: "+p.Error())
 	}
-	modules, err := a.modules()
+	modules, err := a.modules("run: edgehost build " + a.dir)
 	if err != nil {
 		r.Problems = append(r.Problems, strings.Split(describe(err), "\n")...)
 	}

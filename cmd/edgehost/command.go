@@ -50,9 +50,11 @@ func startCommand(line, dir string, environ []string, output io.Writer) (*comman
 	}
 	go func() { // ends with the process; Stop waits for it
 		defer close(c.ended)
-		c.err = c.process.Wait()
+		if c.err = c.process.Wait(); errors.Is(c.err, exec.ErrWaitDelay) {
+			c.err = nil // it ended well, and left something in the background
+		}
 		c.signal(syscall.SIGKILL) // the watcher, and what was left in the background
-		_ = c.pipe.Close() // nothing was written to it
+		_ = c.pipe.Close()        // nothing was written to it
 	}()
 	return c, nil
 }

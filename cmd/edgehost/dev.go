@@ -79,7 +79,7 @@ func (d *devSession) run(ctx context.Context, c *devCommand) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close(ctx)) }()
-	if err := d.startHelpers(); err != nil {
+	if err := d.startHelpers(ctx); err != nil {
 		return err
 	}
 	if err := d.deploy(ctx, d.t, d.app); err != nil {
@@ -92,19 +92,21 @@ func (d *devSession) run(ctx context.Context, c *devCommand) (err error) {
 
 // close drains first: requests that run may need the helpers.
 func (d *devSession) close(ctx context.Context) error {
-	err := d.drain(ctx, devDrain)
+	if err := d.drain(ctx, devDrain); err != nil {
+		d.logger.WarnContext(ctx, "not everything could end in time", "error", err)
+	}
 	var stopping sync.WaitGroup
 	for _, helper := range d.helpers {
 		stopping.Go(func() { helper.Stop(commandGrace) })
 	}
-	err = errors.Join(err, d.closeRest(ctx))
+	err := d.closeRest(ctx)
 	stopping.Wait()
 	d.waiting.Wait()
 	return err
 }
 
 // startHelpers starts the commands of [dev] run.
-func (d *devSession) startHelpers() error {
+func (d *devSession) startHelpers(ctx context.Context) error {
 	for _, line := range d.app.manifest.Dev.Run {
 		output := &prefixer{out: d.t.stderr, prefix: "[" + label(line.Value) + "] "}
 		helper, err := startCommand(line.Value, d.app.dir, d.t.environ, output)
@@ -114,7 +116,9 @@ func (d *devSession) startHelpers() error {
 		d.helpers = append(d.helpers, helper)
 		d.waiting.Go(func() { // ends with the helper, which close stops
 			<-helper.ended
-			fmt.Fprintf(output, "ended: %s\n", outcome(helper.err))
+			if ctx.Err() == nil {
+				fmt.Fprintf(output, "ended: %s\n", outcome(helper.err))
+			}
 		})
 	}
 	return nil

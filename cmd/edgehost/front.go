@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type front struct {
 	server   *http.Server
 	listener net.Listener
 	abandon  context.CancelFunc // ends the contexts of all requests
+	running  atomic.Int64       // requests
 	serving  sync.WaitGroup
 }
 
@@ -33,14 +35,15 @@ type front struct {
 // calls failed. The end of ctx does not end it: requests drain first. With a certificate it serves TLS, and HTTP/2.
 func startFront(ctx context.Context, listener net.Listener, handler http.Handler, cert certificate, logger *slog.Logger, failed func(error)) *front {
 	base, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	f := &front{listener: listener, abandon: abandon, server: &http.Server{
-		Handler:           handler,
+	f := &front{listener: listener, abandon: abandon}
+	f.server = &http.Server{
+		Handler:           f.count(handler),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}}
+	}
 	f.serving.Go(func() { // ends with the server; Close waits for it
 		serve := func() error { return f.server.Serve(listener) }
 		if cert.enabled() {
@@ -58,15 +61,29 @@ func startFront(ctx context.Context, listener net.Listener, handler http.Handler
 func (f *front) Close(ctx context.Context) error {
 	defer f.serving.Wait()
 	defer f.abandon()
-	err := f.server.Shutdown(ctx)
-	if err == nil {
+	if f.server.Shutdown(ctx) == nil {
 		return nil
 	}
+	// Shutdown also waits for connections that have not sent a request yet.
+	// Only requests are worth an error.
+	running := f.running.Load()
 	f.abandon()
-	if closeErr := f.server.Close(); closeErr != nil {
-		return fmt.Errorf("closing the connections of %s: %w", f.listener.Addr(), closeErr)
+	if err := f.server.Close(); err != nil {
+		return fmt.Errorf("closing the connections of %s: %w", f.listener.Addr(), err)
 	}
-	return fmt.Errorf("requests were cut off on %s: %w", f.listener.Addr(), err)
+	if running > 0 {
+		return fmt.Errorf("%d requests were cut off on %s", running, f.listener.Addr())
+	}
+	return nil
+}
+
+// count keeps the number of requests that run.
+func (f *front) count(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.running.Add(1)
+		defer f.running.Add(-1)
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // A certificate names the files of a TLS certificate and its key.

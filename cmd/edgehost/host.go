@@ -110,12 +110,18 @@ func (h *host) connect(ctx context.Context, store storeConfig) (*kvbucket.Conn, 
 	return conn, nil
 }
 
+// closeTimeout is what each part of a host may take to close. A part that takes
+// longer must not eat the time in which the next one gives its leases back.
+const closeTimeout = 400 * time.Millisecond
+
 // Close closes everything in the reverse order of its opening, whatever fails
-// on the way. What does not end by itself is cut off when ctx ends.
+// on the way. It does not hurry when ctx has ended.
 func (h *host) Close(ctx context.Context) error {
 	var errs []error
-	for _, closeOne := range slices.Backward(h.closers) {
-		errs = append(errs, closeOne(ctx))
+	for _, closePart := range slices.Backward(h.closers) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		errs = append(errs, closePart(ctx))
+		cancel()
 	}
 	h.closers = nil
 	return errors.Join(errs...)

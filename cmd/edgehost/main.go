@@ -118,7 +118,7 @@ func (t *terminal) dispatch(ctx context.Context, args []string) (err error) {
 		return fmt.Errorf("the definition of the command line: %w", err)
 	}
 	if len(args) == 0 {
-		args = []string{"--help"}
+		args = []string{"--help"} // does not return here
 		err = usageError{errors.New("a command is missing")}
 	}
 	command, parseErr := parser.Parse(args)

@@ -43,6 +43,9 @@ type objectListCommand struct {
 // Run executes the command.
 func (c *objectListCommand) Run(ctx context.Context, t *terminal) error {
 	all, err := readObjects(ctx, t, &c.natsFlags, c.Namespace)
+	if all == nil {
+		return err
+	}
 	printErr := t.print(all, func(out *tabwriter.Writer) {
 		fmt.Fprintln(out, "OBJECT\tBREAKER\tFAILURES\tRETRY AFTER\tLEASES\tOWNER")
 		for _, o := range all {
@@ -122,5 +125,8 @@ func readObjects(ctx context.Context, t *terminal, flags *natsFlags, namespace s
 		return nil, errors.Join(fmt.Errorf("opening the store at %s: %w", url, err), conn.Close(ctx))
 	}
 	all, err := objects.List(ctx, bucket, namespace)
+	if all == nil {
+		all = []objects.Snapshot{} // [] in JSON
+	}
 	return all, errors.Join(err, conn.Close(ctx))
 }

@@ -46,6 +46,9 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
+	if _, missing := a.secrets(t); len(missing) > 0 {
+		return missing
+	}
 	cert := certificate{c.TLSCert, c.TLSKey}
 	if err := cert.check(); err != nil {
 		return err

@@ -51,7 +51,7 @@ func (s *site) fail(err error) { s.failed <- err }
 // deploy lets an app take the place of what is served. After an error the old
 // one goes on.
 func (s *site) deploy(ctx context.Context, t *terminal, a *app) error {
-	modules, err := a.modules()
+	modules, err := a.modules("run: edgehost build " + a.dir)
 	if err != nil {
 		return err
 	}
@@ -80,9 +80,6 @@ func (s *site) url() string {
 
 func (s *site) adminURL() string { return "http://" + s.back.listener.Addr().String() }
 
-// closeTimeout is what the parts behind the HTTP servers may take to close.
-const closeTimeout = time.Second
-
 // Close stops accepting, gives running requests the drain time to end, and
 // closes everything behind them. That ctx has ended is no reason to hurry: its
 // end is what closes a site.
@@ -103,7 +100,8 @@ func (s *site) drain(ctx context.Context, timeout time.Duration) error {
 // closeRest closes what requests need, and last the admin address: until then
 // it answers whoever watches the end.
 func (s *site) closeRest(ctx context.Context) error {
+	err := s.host.Close(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	return errors.Join(s.host.Close(ctx), s.back.Close(ctx))
+	return errors.Join(err, s.back.Close(ctx))
 }
