@@ -1,0 +1,76 @@
+package runtime
+
+import (
+	"bytes"
+	"crypto/rand"
+	"log/slog"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+
+	"github.com/edgehost/edgehost/guests/abi"
+)
+
+// moduleConfig is what a guest gets from WASI: real clocks, the system's
+// randomness, a sleep that ends with its request, and lines for the log. The
+// engine's defaults are a stopped clock and the same random numbers for all.
+func (i *instance) moduleConfig() wazero.ModuleConfig {
+	return wazero.NewModuleConfig().
+		WithName("").         // instances of one module must not share a name
+		WithStartFunctions(). // initialization is a call of its own
+		WithSysWalltime().
+		WithSysNanotime().
+		WithRandSource(rand.Reader).
+		WithNanosleep(i.sleep).
+		WithOsyield(func() {}).
+		WithStdout(&i.console).
+		WithStderr(&i.console)
+}
+
+// sleep serves every way to sleep in WASI. It ends early when the client is
+// answered or goes away, once, so that a guest which looks can learn of it, and
+// at once when the guest is to be stopped.
+func (i *instance) sleep(ns int64) {
+	x := &i.x
+	until := time.Now().Add(time.Duration(max(0, ns)))
+	before := x.flags.Load()
+	for {
+		left := time.Until(until)
+		if left <= 0 || i.guest.stopped() || x.flags.Load() != before {
+			return
+		}
+		x.sleep(left)
+	}
+}
+
+// A console turns what a guest prints into lines of the log. Lines that are
+// too long are cut in two.
+type console struct {
+	inst *instance
+	line []byte
+}
+
+// Write implements io.Writer. It never fails: what does not fit is dropped.
+func (c *console) Write(b []byte) (int, error) {
+	n := len(b)
+	for len(b) > 0 {
+		line, rest, whole := bytes.Cut(b, []byte{'\n'})
+		room := max(0, abi.MaxLogLine-len(c.line))
+		if len(line) > room {
+			line, rest, whole = b[:room], b[room:], true
+		}
+		c.line = append(c.line, line...)
+		if b = rest; whole {
+			c.flush()
+		}
+	}
+	return n, nil
+}
+
+// flush logs an unfinished line.
+func (c *console) flush() {
+	if len(c.line) > 0 {
+		c.inst.x.log(slog.LevelInfo, string(bytes.ToValidUTF8(c.line, []byte("\uFFFD"))))
+		c.line = c.line[:0]
+	}
+}
