@@ -69,14 +69,16 @@ func (c *Clock) inherit(seen Clock, now Now) {
 }
 
 // next returns the reading at which the clock reaches total or, if that is
-// earlier, at which the store is to learn how far it is: after every quarter of
-// period. Without the second, owners that change more often than the thing lasts
-// would start over each time and keep it alive for ever.
+// earlier, at which the store is to learn how far it is: at half of period and
+// after every further quarter. Without the second, owners that change more often
+// than the thing lasts would start over each time and keep it alive for ever. A
+// lease that its holder renews, after a third as a rule, never gets to half.
 func (c Clock) next(total, period time.Duration) time.Duration {
 	if c.pending {
 		return math.MaxInt64
 	}
-	return c.since + min(total-time.Duration(c.Elapsed), period/4)
+	elapsed := time.Duration(c.Elapsed)
+	return c.since + min(total-elapsed, max(period/4, period/2-elapsed))
 }
 
 // lapseAfter returns when an owner ends a lease by its own clock. Holders stop at
