@@ -187,6 +187,16 @@ func (c *Conn) currentSession() context.Context {
 	return c.session
 }
 
+// until returns a context that ends with either of two.
+func until(ctx, end context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(end, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
 // outage returns for how long there has been no connection.
 func (c *Conn) outage() time.Duration {
 	c.mu.Lock()
@@ -210,6 +220,9 @@ func (c *Conn) exchange(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	if !c.nc.IsConnected() {
 		return nil, fmt.Errorf("%w: not connected", errNotSent)
 	}
+	// A reply that has not come before the connection is lost will not come.
+	ctx, cancel := until(ctx, c.currentSession())
+	defer cancel()
 	return c.nc.RequestMsgWithContext(ctx, msg)
 }
 

@@ -10,7 +10,6 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -66,7 +65,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer closeListener(t, l)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	began := time.Now()
@@ -75,6 +74,13 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}
 	if waited := time.Since(began); waited > time.Second {
 		t.Errorf("waited %v", waited)
+	}
+}
+
+func closeListener(t *testing.T, l net.Listener) {
+	t.Helper()
+	if err := l.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -100,28 +106,32 @@ func TestDialRefusesAnOldServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var group sync.WaitGroup
-	group.Go(func() { speakAsOldServer(l) })
-	defer group.Wait()
-	defer l.Close()
+	spoken := make(chan error, 1)
+	go func() { spoken <- speakAsOldServer(l) }()
 	_, err = kvbucket.Dial(t.Context(), kvbucket.ConnConfig{URL: "nats://" + l.Addr().String()})
 	wantText(t, err, "version 2.10.29", "install 2.11 or later")
+	closeListener(t, l)
+	if err := <-spoken; err != nil {
+		t.Error(err)
+	}
 }
 
 // speakAsOldServer is the part of the NATS protocol that a client needs to be
 // connected.
-func speakAsOldServer(l net.Listener) {
+func speakAsOldServer(l net.Listener) error {
 	conn, err := l.Accept()
 	if err != nil {
-		return
+		return err
 	}
-	defer conn.Close()
-	fmt.Fprint(conn, `INFO {"server_id":"old","version":"2.10.29","proto":1,"headers":true,"max_payload":1048576}`+"\r\n")
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
+	defer hangUp(conn)
+	const info = `INFO {"server_id":"old","version":"2.10.29","proto":1,"headers":true,"max_payload":1048576}`
+	_, err = fmt.Fprint(conn, info+"\r\n")
+	for lines := bufio.NewScanner(conn); err == nil && lines.Scan(); {
 		if lines.Text() == "PING" {
-			fmt.Fprint(conn, "PONG\r\n")
+			_, err = fmt.Fprint(conn, "PONG\r\n")
 		}
 	}
+	return err
 }
 
 func TestBucketIsCreatedOnlyWhenToldHow(t *testing.T) {

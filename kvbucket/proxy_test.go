@@ -1,7 +1,6 @@
 package kvbucket_test
 
 import (
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -58,10 +57,7 @@ func (p *proxy) accept() {
 		}
 		server, err := net.Dial("tcp", p.target)
 		if err != nil || p.refuse.Load() {
-			client.Close()
-			if server != nil {
-				server.Close()
-			}
+			hangUp(client, server)
 			select {
 			case p.refused <- struct{}{}:
 			default:
@@ -84,8 +80,7 @@ func (p *proxy) add(conns ...net.Conn) {
 
 // pass copies until either end closes.
 func (p *proxy) pass(to, from net.Conn, drop *atomic.Bool) {
-	defer to.Close()
-	defer from.Close()
+	defer hangUp(to, from)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -95,8 +90,17 @@ func (p *proxy) pass(to, from net.Conn, drop *atomic.Bool) {
 		if drop.Load() {
 			continue
 		}
-		if _, err := to.Write(buf[:n]); err != nil && err != io.ErrShortWrite {
+		if _, err := to.Write(buf[:n]); err != nil {
 			return
+		}
+	}
+}
+
+// hangUp closes connections, some of which may be nil or closed.
+func hangUp(conns ...net.Conn) {
+	for _, c := range conns {
+		if c != nil {
+			_ = c.Close() // breaking it is the purpose
 		}
 	}
 }
@@ -106,7 +110,7 @@ func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		c.Close()
+		hangUp(c)
 		delete(p.conns, c)
 	}
 }

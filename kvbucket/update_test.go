@@ -96,6 +96,7 @@ func TestALostAcknowledgementIsResolvedAndTheWriteAppliedOnce(t *testing.T) {
 }
 
 func TestALostAcknowledgementIsResolvedOnTheSameConnection(t *testing.T) {
+	t.Parallel()
 	f := newFaultyLink(t)
 	f.proxy.dropReplies.Store(true)
 	done := f.update(deadline(t), "one", 0)
@@ -121,6 +122,7 @@ func TestAWriteThatWasOverwrittenBeforeItsAcknowledgementIsNotCalledAConflict(t 
 }
 
 func TestAWriteThatNeverArrivedAndThenLostIsAConflict(t *testing.T) {
+	t.Parallel()
 	f := newFaultyLink(t)
 	f.proxy.dropRequests.Store(true)
 	ctx, sent := deadline(t), time.Now()
@@ -141,6 +143,7 @@ func awaitTime(t *testing.T, at time.Time) {
 }
 
 func TestAWriteWhoseFateCannotBeKnownIsUnknown(t *testing.T) {
+	t.Parallel()
 	f := newFaultyLink(t)
 	f.proxy.dropRequests.Store(true)
 	sent := time.Now()
@@ -247,6 +250,7 @@ func awaitConnection(t *testing.T, b kvbucket.Bucket) {
 }
 
 func TestEveryCutLinkLeavesEachWriteAppliedOnce(t *testing.T) {
+	t.Parallel()
 	const writes = 40
 	f := newFaultyLink(t)
 	start := mustUpdate(t, f.bucket, "k", "", 0)

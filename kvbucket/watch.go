@@ -20,12 +20,12 @@ const (
 	maxSilence = 5 * heartbeat / 2
 	// pollEvery is how often an idle watch asks the leader for what its consumer
 	// should have delivered: consumers have been silent while alive.
-	pollEvery = 4 * time.Second
+	pollEvery = 7 * heartbeat / 2
 	// maxPolled bounds what one poll reads one by one.
 	maxPolled = 256
 	// A consumer that nobody listens to is removed by the server after abandoned,
 	// if the watch could not remove it.
-	abandoned = 10 * time.Second
+	abandoned = 5 * time.Second
 	// deleteTimeout bounds the removal of a consumer.
 	deleteTimeout = time.Second
 	// A watch that breaks early waits longer and longer, up to maxRewatch.
@@ -37,7 +37,7 @@ const (
 var errBroken = errors.New("the watch is broken")
 
 // Watch implements [Bucket]. It notices a consumer that died within 2.5 s, a lost
-// connection sooner, and asks the leader every 4 s besides, which is one small
+// connection sooner, and asks the leader every 3 s besides, which is one small
 // request. Keys that an operator deletes are not reported.
 func (b *JetStream) Watch(ctx context.Context, pattern string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
@@ -62,16 +62,6 @@ func (b *JetStream) Watch(ctx context.Context, pattern string) iter.Seq[Entry] {
 				return
 			}
 		}
-	}
-}
-
-// until returns a context that ends with either of two.
-func until(ctx, end context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(end, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
 	}
 }
 
