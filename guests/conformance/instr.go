@@ -49,8 +49,10 @@ func i64c(v int64) []byte      { return append([]byte{opI64Const}, sleb(v)...) }
 func get(local uint32) []byte  { return append([]byte{opLocalGet}, uleb(local)...) }
 func set(local uint32) []byte  { return append([]byte{opLocalSet}, uleb(local)...) }
 func tee(local uint32) []byte  { return append([]byte{opLocalTee}, uleb(local)...) }
-func br(depth uint32) []byte   { return append([]byte{opBr}, uleb(depth)...) }
 func brIf(depth uint32) []byte { return append([]byte{opBrIf}, uleb(depth)...) }
+
+// again goes to the beginning of the innermost loop.
+func again() []byte { return []byte{opBr, 0} }
 
 // access is a load or store without alignment at the address on the stack plus
 // offset.

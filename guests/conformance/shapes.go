@@ -58,13 +58,13 @@ func TrapAfterHead(flushed bool) []byte {
 // Exit returns a guest that calls proc_exit of WASI with that status.
 func Exit(status int32) []byte {
 	m := &module{}
-	exit := m.imported(wasi, "proc_exit", signature{[]abi.Type{abi.I32}, 0})
+	exit := m.imported(wasi, "proc_exit", signature{words(1), 0})
 	return m.handled(call(exit, i32c(status)), i32c(abi.HandleDone))
 }
 
 // Loop returns a guest that loops for ever without calling anything.
 func Loop() []byte {
-	return (&module{}).handled(loop(br(0)), i32c(abi.HandleDone))
+	return (&module{}).handled(loop(again()), i32c(abi.HandleDone))
 }
 
 // BadHeader returns a guest that sends one header, ignores the result, and
@@ -117,7 +117,7 @@ func CallTree(depth int32) []byte {
 	m := &module{}
 	self := m.next()
 	below := call(self, get(0), i32c(1), do(opI32Sub))
-	m.function(signature{[]abi.Type{abi.I32}, 0}, nil, get(0), when(below, below))
+	m.function(signature{words(1), 0}, nil, get(0), when(below, below))
 	return m.handled(call(self, i32c(depth)), i32c(abi.HandleDone))
 }
 
@@ -128,7 +128,7 @@ func MemoryFill(pages uint32) []byte {
 	all := [][]byte{do(opMemorySize, 0), i32c(1 << 16), do(opI32Mul)}
 	return (&module{}).handled(
 		i32c(int32(pages-1)), do(opMemoryGrow, 0, opDrop),
-		loop(i32c(0), i32c(1), all[0], all[1], all[2], fill, br(0)),
+		loop(i32c(0), i32c(1), all[0], all[1], all[2], fill, again()),
 		i32c(abi.HandleDone))
 }
 
@@ -152,8 +152,7 @@ func SleepPoll() []byte {
 	binary.LittleEndian.PutUint32(subscription[clockID:], 1)
 	binary.LittleEndian.PutUint64(subscription[timeoutAt:], hour)
 	m := &module{}
-	four := []abi.Type{abi.I32, abi.I32, abi.I32, abi.I32}
-	poll := m.imported(wasi, "poll_oneoff", signature{four, abi.I32})
+	poll := m.imported(wasi, "poll_oneoff", signature{words(4), abi.I32})
 	m.bytes(bodyAt, subscription)
 	return m.handled(
 		run(poll, i32c(bodyAt), i32c(cellAt), i32c(1), i32c(cellAt+64)),

@@ -38,7 +38,7 @@ func (s *stub) call(name string, memory wasm.Memory, args []uint64) uint64 {
 func start(t *testing.T, ctx context.Context, guest []byte, call func(string, wasm.Memory, []uint64) uint64) wasm.Module { //nolint:revive // the test comes first in helpers
 	t.Helper()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCloseOnContextDone(true).WithMemoryLimitPages(256))
-	t.Cleanup(func() { r.Close(context.WithoutCancel(ctx)) })
+	t.Cleanup(func() { _ = r.Close(context.WithoutCancel(ctx)) })
 	wasi_snapshot_preview1.MustInstantiate(ctx, r)
 	host := r.NewHostModuleBuilder(abi.Module)
 	for _, f := range abi.Functions() {
@@ -152,7 +152,7 @@ func TestGuestsThatDoNotReturn(t *testing.T) {
 func TestSleepPollSleepsForAnHour(t *testing.T) {
 	ctx := t.Context()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
-	t.Cleanup(func() { r.Close(context.Background()) })
+	t.Cleanup(func() { _ = r.Close(context.Background()) })
 	wasi_snapshot_preview1.MustInstantiate(ctx, r)
 	var slept time.Duration
 	config := wazero.NewModuleConfig().WithNanosleep(func(ns int64) { slept += time.Duration(ns) })
@@ -201,7 +201,7 @@ func TestRefusedModulesAreValidOtherwise(t *testing.T) {
 		{"component", conformance.ComponentHeader(), "version"},
 	}
 	r := wazero.NewRuntimeWithConfig(t.Context(), wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(1024))
-	t.Cleanup(func() { r.Close(context.Background()) })
+	t.Cleanup(func() { _ = r.Close(context.Background()) })
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := r.CompileModule(t.Context(), c.module)
