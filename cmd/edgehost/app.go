@@ -109,6 +109,9 @@ func (a *app) build(ctx context.Context, t *terminal) error {
 		done[line] = true
 		environ := append(append([]string{}, t.environ...), "GOOS=wasip1", "GOARCH=wasm")
 		err := runCommand(ctx, line, a.dir, environ, t.stderr)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil {
 			return a.problem(f.Build.At, buildHint(line, err), "building the function %s failed: %v", f.Name, err)
 		}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os/exec"
 	"text/tabwriter"
 )
 
@@ -30,9 +28,13 @@ func (c *buildCommand) Run(ctx context.Context, t *terminal) error {
 	if _, err := a.modules("its build command does not make it"); err != nil {
 		return err
 	}
-	return t.print(c.result(a), func(out *tabwriter.Writer) {
-		for _, f := range a.manifest.Functions {
-			fmt.Fprintf(out, "%s\t%s\n", f.Name, a.path(f.Module))
+	built := []builtModule{}
+	for _, f := range a.manifest.Functions {
+		built = append(built, builtModule{f.Name.Value, a.path(f.Module)})
+	}
+	return t.print(built, func(out *tabwriter.Writer) {
+		for _, b := range built {
+			fmt.Fprintf(out, "%s\t%s\n", b.Function, b.Module)
 		}
 	})
 }
@@ -41,21 +43,4 @@ func (c *buildCommand) Run(ctx context.Context, t *terminal) error {
 type builtModule struct {
 	Function string `json:"function"`
 	Module   string `json:"module"`
-}
-
-func (*buildCommand) result(a *app) []builtModule {
-	built := []builtModule{}
-	for _, f := range a.manifest.Functions {
-		built = append(built, builtModule{f.Name.Value, a.path(f.Module)})
-	}
-	return built
-}
-
-// exitCode returns the status with which a command ended, or -1.
-func exitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
-	}
-	return -1
 }

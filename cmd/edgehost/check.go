@@ -79,7 +79,7 @@ func (r *report) module(ctx context.Context, file string) {
 	}
 	one := runtime.App{Name: "check", Functions: []runtime.FunctionConfig{{Name: "check", Module: module, Routes: []string{"/"}}}}
 	for _, line := range lines(runtime.Check(ctx, one)) {
-		r.Problems = append(r.Problems, file+": "+line)
+		r.Problems = append(r.Problems, file+": "+strings.TrimPrefix(line, `function "check": `))
 	}
 }
 

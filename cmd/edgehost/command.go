@@ -94,6 +94,15 @@ func runCommand(ctx context.Context, line, dir string, environ []string, output 
 // commandGrace is how long a command may take to end when it is asked to.
 const commandGrace = 500 * time.Millisecond
 
+// exitCode returns the status with which a command ended, or -1.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return -1
+}
+
 // A prefixer puts a name before every line of a command's output.
 type prefixer struct {
 	out    io.Writer

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/edgehost/edgehost/guests/conformance"
+)
+
+func TestCheckNamesEveryModuleThatCannotBeServed(t *testing.T) {
+	tests := []struct {
+		name   string
+		module []byte
+		want   string
+	}{
+		{"a text file", []byte("#!/bin/sh\n"), "not a WebAssembly module"},
+		{"an empty file", nil, "the module is empty"},
+		{"a component", conformance.ComponentHeader(), "component"},
+		{"an unknown import", conformance.UnknownImport("env", "nope"), "nope"},
+		{"too large a memory", conformance.HugeMemory(2048), "memory"},
+		{"no handler", conformance.NoHandle(), "edgehost_handle"},
+		{"a handler of another type", conformance.WrongHandle(), "edgehost_handle"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			writeApp(t, map[string]string{"edgehost.toml": strings.Replace(shopManifest, "STRIPE_KEY", "PATH", 1), "hello.wasm": string(test.module)})
+			got := runArgs(t, os.Environ(), "check", "shop")
+			if got.code != exitFailure || strings.Count(got.stderr, "\n") != 1 ||
+				!strings.HasPrefix(got.stderr, "shop/edgehost.toml:3:10: ") || !strings.Contains(got.stderr, test.want) {
+				t.Errorf("check of the app exited with %d and printed %q, want one line about %q", got.code, got.stderr, test.want)
+			}
+			got = runArgs(t, nil, "check", "shop/hello.wasm")
+			if got.code != exitFailure || strings.Count(got.stderr, "\n") != 1 ||
+				!strings.HasPrefix(got.stderr, "shop/hello.wasm: ") || !strings.Contains(got.stderr, test.want) {
+				t.Errorf("check of the module exited with %d and printed %q, want one line about %q", got.code, got.stderr, test.want)
+			}
+		})
+	}
+}
+
+func TestCheckPrintsTheResolvedConfiguration(t *testing.T) {
+	writeApp(t, map[string]string{"edgehost.toml": shopManifest, "hello.wasm": string(conformance.Hello())})
+	got := runArgs(t, nil, "check", "shop")
+	warning := "warning: shop/edgehost.toml:6:12: the secret STRIPE_KEY is not in the environment (set it before starting edgehost)\n"
+	if got.code != exitOK || got.stderr != warning || !strings.Contains(got.stdout, "memory = '64MiB'\n") {
+		t.Errorf("check exited with %d, warned %q and printed %q", got.code, got.stderr, got.stdout)
+	}
+	got = runArgs(t, nil, "-o", "json", "check", "shop")
+	var r struct {
+		OK       bool
+		Warnings []string
+		Manifest struct {
+			Functions []struct{ Name, Timeout string }
+		}
+	}
+	if err := json.Unmarshal([]byte(got.stdout), &r); err != nil {
+		t.Fatalf("%v in %q", err, got.stdout)
+	}
+	if !r.OK || len(r.Warnings) != 1 || len(r.Manifest.Functions) != 1 || r.Manifest.Functions[0].Timeout != "10s" {
+		t.Errorf("as JSON, check printed %s", got.stdout)
+	}
+}
+
+func TestCheckOfAModuleSaysThatItIsFine(t *testing.T) {
+	writeApp(t, map[string]string{"hello.wasm": string(conformance.Hello())})
+	got := runArgs(t, nil, "check", "shop/hello.wasm")
+	if got.code != exitOK || got.stdout != "shop/hello.wasm: ok\n" || got.stderr != "" {
+		t.Errorf("check exited with %d, printed %q and complained %q", got.code, got.stdout, got.stderr)
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/edgehost/edgehost/guests/conformance"
+)
+
+// stopLimit is ten times what stopping takes on an idle machine at most.
+const stopLimit = 20 * time.Second
+
+// guest returns the smallest guest, which answers with a line of text as long as
+// conformance.HelloBody.
+func guest(line string) string {
+	return string(bytes.Replace(conformance.Hello(), []byte(conformance.HelloBody), []byte(line), 1))
+}
+
+// writeDevApp makes an app whose build copies a file that tests can change.
+func writeDevApp(t *testing.T) {
+	t.Helper()
+	writeApp(t, map[string]string{
+		"guest.bin": guest("hello, world\n"),
+		"edgehost.toml": `app = "shop"
+[function.hello]
+module = "hello.wasm"
+build = "cp guest.bin hello.wasm"
+routes = ["GET /hello"]
+[dev]
+run = ["echo $GREETING from helper; exec sleep 1000"]
+`,
+	})
+}
+
+func startDev(t *testing.T, environ ...string) (p *process, url string) {
+	t.Helper()
+	p = startProcess(t, environ, "dev", "shop", "--cache="+filepath.Join(t.TempDir(), "cache"))
+	return p, p.await(t, `is served at (http://\S+)$`)
+}
+
+func TestDevReloadsWithoutDroppingARequestAndStopsOnCtrlC(t *testing.T) {
+	writeDevApp(t)
+	p, url := startDev(t, "GREETING=greetings")
+	if got := fetch(t, http.DefaultClient, url+"/hello"); got != "hello, world\n" {
+		t.Fatalf("the app answers %q", got)
+	}
+	eventually(t, "the command of [dev] run has the environment and its name", func() bool {
+		return strings.Contains(p.log(), "[1000] greetings from helper\n")
+	})
+
+	var load sync.WaitGroup
+	stop := make(chan struct{})
+	load.Go(func() {
+		for {
+			if got := fetch(t, http.DefaultClient, url+"/hello"); got != "hello, world\n" && got != "hello, again\n" {
+				t.Errorf("during reloads the app answered %q", got)
+				return
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	write(t, "shop/guest.bin", guest("hello, again\n"))
+	p.await(t, `^Reloaded in`)
+	if got := fetch(t, http.DefaultClient, url+"/hello"); got != "hello, again\n" {
+		t.Errorf("after a reload the app answers %q", got)
+	}
+	write(t, "shop/guest.bin", "no module")
+	eventually(t, "a module that cannot be used is reported", func() bool {
+		return strings.Contains(p.log(), "The old version goes on.\n")
+	})
+	close(stop)
+	load.Wait()
+	if got := fetch(t, http.DefaultClient, url+"/hello"); got != "hello, again\n" {
+		t.Errorf("after a failed reload the app answers %q", got)
+	}
+	write(t, "shop/guest.bin", guest("hello, world\n"))
+	p.await(t, `^Reloaded in`)
+
+	if took := p.interrupt(t); took > stopLimit {
+		t.Errorf("stopping took %s", took)
+	}
+	p.requireNothingLeft(t)
+	requireClosed(t, url)
+}
+
+func TestASecondDevTakesFreePorts(t *testing.T) {
+	writeDevApp(t)
+	_, first := startDev(t)
+	writeDevApp(t)
+	_, second := startDev(t)
+	if first == second {
+		t.Errorf("both are served at %s", first)
+	}
+	for _, url := range []string{first, second} {
+		if got := fetch(t, http.DefaultClient, url+"/hello"); got != "hello, world\n" {
+			t.Errorf("%s answers %q", url, got)
+		}
+	}
+}
+
+func TestDevOnADirectoryInUseIsAClearError(t *testing.T) {
+	writeDevApp(t)
+	startDev(t)
+	got := runArgs(t, os.Environ(), "dev", "shop")
+	if got.code != exitFailure || !strings.Contains(got.stderr, "shop/.edgehost/nats is in use by process") {
+		t.Errorf("a second dev exited with %d and printed %q", got.code, got.stderr)
+	}
+}
+
+func TestKillLeavesNothingBehind(t *testing.T) {
+	writeDevApp(t)
+	p, _ := startDev(t)
+	eventually(t, "the command runs", func() bool { return strings.Contains(p.log(), "from helper") })
+	p.kill(t)
+	p.requireNothingLeft(t)
+}
+
+func TestCtrlCDuringABuildIsNoFailure(t *testing.T) {
+	writeApp(t, withBuild("echo building; exec sleep 1000"))
+	p := startProcess(t, []string{"STRIPE_KEY=x"}, "dev", "shop")
+	eventually(t, "the build runs", func() bool { return strings.Contains(p.log(), "building\n") })
+	if took := p.interrupt(t); took > stopLimit {
+		t.Errorf("stopping took %s", took)
+	}
+	p.requireNothingLeft(t)
+}
+
+func TestSIGTERMStopsDev(t *testing.T) {
+	writeDevApp(t)
+	p, _ := startDev(t)
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+	if p.state != nil {
+		t.Errorf("after SIGTERM the process ended with %v", p.state)
+	}
+	p.requireNothingLeft(t)
+}
+
+// requireClosed checks that nobody answers at an address any more.
+func requireClosed(t *testing.T, url string) {
+	t.Helper()
+	if got := fetch(t, http.DefaultClient, url); got != "" {
+		t.Errorf("%s still answers %q", url, got)
+	}
+}

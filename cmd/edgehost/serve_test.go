@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/edgehost/edgehost/kvbucket"
+)
+
+// buildGuarded builds the guest of testdata/guarded into an app that calls the
+// given upstream.
+func buildGuarded(t *testing.T, upstream string) {
+	t.Helper()
+	module := t.TempDir() + "/guarded.wasm"
+	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", module, "./testdata/guarded")
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the guest: %v\n%s", err, out)
+	}
+	writeApp(t, map[string]string{"edgehost.toml": `app = "shop"
+[function.guarded]
+module = "guarded.wasm"
+routes = ["GET /{what}"]
+dependencies = ["upstream"]
+objects = ["things/*"]
+[dependency.upstream]
+url = "` + upstream + `"
+`})
+	if err := copyFile(module, "shop/guarded.wasm"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startServe serves the app on free ports. The addresses are in its log.
+func startServe(t *testing.T, args ...string) (p *process, url, admin string) {
+	t.Helper()
+	args = append([]string{"serve", "shop", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json"}, args...)
+	p = startProcess(t, nil, args...)
+	var line struct{ Msg, URL, Admin string }
+	eventually(t, "the app is served", func() bool {
+		for text := range strings.Lines(p.log()) {
+			if json.Unmarshal([]byte(text), &line) == nil && line.Msg == "serving" {
+				return true
+			}
+		}
+		select {
+		case <-p.ended:
+			t.Fatalf("serve ended: %v\n%s", p.state, p.log())
+		default:
+		}
+		return false
+	})
+	return p, line.URL, line.Admin
+}
+
+// answerOf returns the status of an answer, and its body or the code of its
+// problem document.
+func answerOf(t *testing.T, url string) (int, string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Errorf("GET %s: %v", url, err)
+		return 0, ""
+	}
+	body, err := io.ReadAll(response.Body)
+	if closeErr := response.Body.Close(); err != nil || closeErr != nil {
+		t.Errorf("GET %s: %v %v", url, err, closeErr)
+	}
+	var problem struct{ Code string }
+	if json.Unmarshal(body, &problem) == nil && problem.Code != "" {
+		return response.StatusCode, problem.Code
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestServeGoesOnWhileTheStoreIsAway(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up") }))
+	t.Cleanup(upstream.Close)
+	buildGuarded(t, upstream.URL)
+	config := kvbucket.ServerConfig{Dir: t.TempDir(), Listen: freeAddress(t)}
+	server := startStore(t, config)
+	p, url, admin := startServe(t, "--nats=nats://"+config.Listen, "--replicas=1")
+	for path, want := range map[string]string{"/call": "up", "/lease": "leased"} {
+		if status, got := answerOf(t, url+path); status != http.StatusOK || got != want {
+			t.Fatalf("%s answers %d %s, want %s", path, status, got, want)
+		}
+	}
+
+	var load sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		load.Go(func() {
+			for {
+				if status, got := answerOf(t, url+"/call"); status != http.StatusOK || got != "up" {
+					t.Errorf("a closed breaker answers %d %s", status, got)
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	if err := server.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the host reports that the store is away", func() bool {
+		status, _ := answerOf(t, admin+"/readyz")
+		return status == http.StatusServiceUnavailable
+	})
+	if status, got := answerOf(t, url+"/lease"); status != http.StatusServiceUnavailable || got != "coordination_unavailable" {
+		t.Errorf("without the store a lease answers %d %s, want 503 coordination_unavailable", status, got)
+	}
+	startStore(t, config)
+	eventually(t, "leases are granted again", func() bool {
+		status, got := answerOf(t, url+"/lease")
+		return status == http.StatusOK && got == "leased"
+	})
+	eventually(t, "the host is ready again", func() bool {
+		status, _ := answerOf(t, admin+"/readyz")
+		return status == http.StatusOK
+	})
+	close(stop)
+	load.Wait()
+	if took := p.interrupt(t); took > stopLimit {
+		t.Errorf("stopping took %s", took)
+	}
+	p.requireNothingLeft(t)
+}
+
+func TestServeNeedsToBeToldToSetUpAnEmptyStore(t *testing.T) {
+	writeApp(t, map[string]string{"edgehost.toml": strings.Replace(shopManifest, "STRIPE_KEY", "PATH", 1)})
+	config := kvbucket.ServerConfig{Dir: t.TempDir(), Listen: freeAddress(t)}
+	startStore(t, config)
+	got := runArgs(t, os.Environ(), "serve", "shop", "--nats=nats://"+config.Listen, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0")
+	if want := "edgehost: opening the store (an empty one is set up with --replicas)"; got.code != exitFailure || !strings.HasPrefix(got.stderr, want) {
+		t.Errorf("serve exited with %d and printed %q, want %q", got.code, got.stderr, want)
+	}
+}
+
+// startStore starts a NATS server of the test's own.
+func startStore(t *testing.T, config kvbucket.ServerConfig) *kvbucket.Server {
+	t.Helper()
+	server, err := kvbucket.StartServer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close(context.WithoutCancel(t.Context())) })
+	return server
+}
