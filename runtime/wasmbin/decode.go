@@ -254,8 +254,8 @@ func readLocals(r *reader) []Locals {
 // expr reads an expression of a function and notes whether it needs the data
 // count section.
 func (d *decoder) expr(r *reader) Expr {
-	return readExpr(r, func(in *Instr, pos int) {
-		if in.Op == OpMemoryInit || in.Op == OpDataDrop {
+	return readExpr(r, func(in *instruction, pos int) {
+		if in.op == opMemoryInit || in.op == opDataDrop {
 			d.usesData = r.base + pos
 		}
 	})
@@ -263,16 +263,16 @@ func (d *decoder) expr(r *reader) Expr {
 
 // readExpr reads instructions up to the end that closes no block, hands each to
 // visit with its position, and returns them in the shortest encoding.
-func readExpr(r *reader, visit func(in *Instr, pos int)) Expr {
+func readExpr(r *reader, visit func(in *instruction, pos int)) Expr {
 	start := r.pos
 	r.padded = false
-	var in Instr
+	var in instruction
 	for depth := 1; depth > 0 && !r.failed(); {
 		pos := r.pos
-		switch in.next(r); in.Op {
-		case OpBlock, OpLoop, OpIf:
+		switch in.next(r); in.op {
+		case opBlock, opLoop, opIf:
 			depth++
-		case OpEnd:
+		case opEnd:
 			depth--
 		}
 		if visit != nil {
@@ -292,7 +292,7 @@ func readExpr(r *reader, visit func(in *Instr, pos int)) Expr {
 func shortest(code []byte) Expr {
 	r := &reader{buf: code}
 	out := make(Expr, 0, len(code))
-	var in Instr
+	var in instruction
 	for r.remaining() > 0 {
 		in.next(r)
 		out = appendInstr(out, &in)

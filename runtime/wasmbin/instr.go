@@ -2,47 +2,47 @@ package wasmbin
 
 import "encoding/binary"
 
-// Instr is one instruction. The meaning of Imm follows the order of the
+// instruction is one instruction. The meaning of imm follows the order of the
 // immediates in the binary format: index; alignment, offset, lane; type,
 // table; constant (f32 and f64 as bits).
-type Instr struct {
-	Op     Op
-	Imm    [3]int64
-	Labels []uint32 // br_table without its default, which is Imm[1]
-	Bytes  []byte   // the 16 bytes of v128.const and shuffle, the types of select
+type instruction struct {
+	op     opcode
+	imm    [3]int64
+	labels []uint32 // br_table without its default, which is imm[1]
+	bytes  []byte   // the 16 bytes of v128.const and shuffle, the types of select
 }
 
 // emptyBlock is the block type of a block without parameters and results
 // (core specification 5.4.1).
 const emptyBlock = -64
 
-// next reads an instruction into in. Labels are valid until the next call with
-// the same in; Bytes alias the input.
-func (in *Instr) next(r *reader) {
+// next reads an instruction into in. labels are valid until the next call with
+// the same in; bytes alias the input.
+func (in *instruction) next(r *reader) {
 	start := r.pos
-	in.Op = Op(r.byte("instruction"))
-	if in.Op == prefixMisc || in.Op == prefixVector {
+	in.op = opcode(r.byte("instruction"))
+	if in.op == prefixMisc || in.op == prefixVector {
 		number := r.u32("instruction")
 		if number > 0xff {
-			r.failAt(start, "instruction %#x %#x does not exist", uint16(in.Op), number)
+			r.failAt(start, "instruction %#x %#x does not exist", uint16(in.op), number)
 			return
 		}
-		in.Op = in.Op<<8 | Op(number)
+		in.op = in.op<<8 | opcode(number)
 	}
-	shape := shapeOf(in.Op)
+	shape := shapeOf(in.op)
 	if !shape.defined {
-		r.failAt(start, "instruction %#x does not exist", uint16(in.Op))
+		r.failAt(start, "instruction %#x does not exist", uint16(in.op))
 		return
 	}
 	for i, imm := range shape.imms {
 		if imm == immNone {
 			return
 		}
-		in.Imm[i] = in.read(r, imm)
+		in.imm[i] = in.read(r, imm)
 	}
 }
 
-func (in *Instr) read(r *reader, imm immediate) int64 {
+func (in *instruction) read(r *reader, imm immediate) int64 {
 	start := r.pos
 	switch imm {
 	case immIndex:
@@ -70,7 +70,7 @@ func (in *Instr) read(r *reader, imm immediate) int64 {
 			return int64(binary.LittleEndian.Uint64(b)) //nolint:gosec // bits, not a number
 		}
 	case imm16Bytes:
-		in.Bytes = r.take(16, "128-bit constant")
+		in.bytes = r.take(16, "128-bit constant")
 	case immTypes:
 		in.readTypes(r)
 	case immLabels:
@@ -80,21 +80,21 @@ func (in *Instr) read(r *reader, imm immediate) int64 {
 	return 0
 }
 
-func (in *Instr) readTypes(r *reader) {
+func (in *instruction) readTypes(r *reader) {
 	n := r.count("types")
 	start := r.pos
 	for range n {
 		readValueType(r)
 	}
 	if !r.failed() {
-		in.Bytes = r.buf[start:r.pos]
+		in.bytes = r.buf[start:r.pos]
 	}
 }
 
-func (in *Instr) readLabels(r *reader) {
-	in.Labels = in.Labels[:0]
+func (in *instruction) readLabels(r *reader) {
+	in.labels = in.labels[:0]
 	for range r.count("labels") {
-		in.Labels = append(in.Labels, r.u32("label"))
+		in.labels = append(in.labels, r.u32("label"))
 	}
 }
 
@@ -110,22 +110,22 @@ func readBlockType(r *reader) int64 {
 }
 
 // appendInstr appends the shortest encoding of in.
-func appendInstr(b []byte, in *Instr) []byte {
-	if prefix := in.Op >> 8; prefix != 0 {
-		b = appendUnsigned(append(b, byte(prefix)), uint32(in.Op&0xff))
+func appendInstr(b []byte, in *instruction) []byte {
+	if prefix := in.op >> 8; prefix != 0 {
+		b = appendUnsigned(append(b, byte(prefix)), uint32(in.op&0xff))
 	} else {
-		b = append(b, byte(in.Op))
+		b = append(b, byte(in.op))
 	}
-	for i, imm := range shapeOf(in.Op).imms {
+	for i, imm := range shapeOf(in.op).imms {
 		if imm == immNone {
 			return b
 		}
-		b = in.append(b, imm, in.Imm[i])
+		b = in.append(b, imm, in.imm[i])
 	}
 	return b
 }
 
-func (in *Instr) append(b []byte, imm immediate, v int64) []byte {
+func (in *instruction) append(b []byte, imm immediate, v int64) []byte {
 	switch imm {
 	case immIndex:
 		return appendUnsigned(b, uint32(v))
@@ -138,11 +138,11 @@ func (in *Instr) append(b []byte, imm immediate, v int64) []byte {
 	case immF64:
 		return binary.LittleEndian.AppendUint64(b, uint64(v))
 	case imm16Bytes:
-		return append(b, in.Bytes...)
+		return append(b, in.bytes...)
 	case immTypes:
-		return append(appendUnsigned(b, len(in.Bytes)), in.Bytes...)
+		return append(appendUnsigned(b, len(in.bytes)), in.bytes...)
 	case immLabels:
-		return appendVector(b, in.Labels, appendUnsigned[uint32])
+		return appendVector(b, in.labels, appendUnsigned[uint32])
 	case immNone:
 	}
 	return b

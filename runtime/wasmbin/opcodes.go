@@ -1,75 +1,73 @@
 package wasmbin
 
-// Op names an instruction: its opcode byte, or for the two families behind a
+// opcode names an instruction: its opcode byte, or for the two families behind a
 // prefix byte, prefix<<8 | number.
-type Op uint16
+type opcode uint16
 
 // The instructions that rewriting looks at or writes (core specification 5.4).
 const (
-	OpUnreachable  Op = 0x00
-	OpBlock        Op = 0x02
-	OpLoop         Op = 0x03
-	OpIf           Op = 0x04
-	OpElse         Op = 0x05
-	OpEnd          Op = 0x0b
-	OpBr           Op = 0x0c
-	OpBrIf         Op = 0x0d
-	OpBrTable      Op = 0x0e
-	OpReturn       Op = 0x0f
-	OpCall         Op = 0x10
-	OpCallIndirect Op = 0x11
-	OpDrop         Op = 0x1a
-	OpSelect       Op = 0x1b
-	OpLocalGet     Op = 0x20
-	OpLocalSet     Op = 0x21
-	OpLocalTee     Op = 0x22
-	OpGlobalGet    Op = 0x23
-	OpGlobalSet    Op = 0x24
-	OpTableGet     Op = 0x25
-	OpTableSet     Op = 0x26
-	OpI32Load      Op = 0x28
-	OpI32Store     Op = 0x36
-	OpMemorySize   Op = 0x3f
-	OpMemoryGrow   Op = 0x40
-	OpI32Const     Op = 0x41
-	OpI64Const     Op = 0x42
-	OpI32Eqz       Op = 0x45
-	OpI32Eq        Op = 0x46
-	OpI32Ne        Op = 0x47
-	OpI32LtS       Op = 0x48
-	OpI32LtU       Op = 0x49
-	OpI32GtU       Op = 0x4b
-	OpI32LeU       Op = 0x4d
-	OpI64LtS       Op = 0x53
-	OpI64GtU       Op = 0x56
-	OpI32Add       Op = 0x6a
-	OpI32Sub       Op = 0x6b
-	OpI32Mul       Op = 0x6c
-	OpI32DivS      Op = 0x6d
-	OpI32RemU      Op = 0x70
-	OpI64Add       Op = 0x7c
-	OpI64Sub       Op = 0x7d
-	OpI64Mul       Op = 0x7e
-	OpI64DivS      Op = 0x7f
-	OpI64RemU      Op = 0x82
-	OpI64Shl       Op = 0x86
-	OpI64Or        Op = 0x84
-	OpI32WrapI64   Op = 0xa7
-	OpI64ExtendU   Op = 0xad
-	OpRefNull      Op = 0xd0
-	OpRefFunc      Op = 0xd2
+	opUnreachable  opcode = 0x00
+	opBlock        opcode = 0x02
+	opLoop         opcode = 0x03
+	opIf           opcode = 0x04
+	opElse         opcode = 0x05
+	opEnd          opcode = 0x0b
+	opBr           opcode = 0x0c
+	opBrIf         opcode = 0x0d
+	opBrTable      opcode = 0x0e
+	opReturn       opcode = 0x0f
+	opCall         opcode = 0x10
+	opCallIndirect opcode = 0x11
+	opDrop         opcode = 0x1a
+	opSelect       opcode = 0x1b
+	opLocalGet     opcode = 0x20
+	opLocalSet     opcode = 0x21
+	opLocalTee     opcode = 0x22
+	opGlobalGet    opcode = 0x23
+	opGlobalSet    opcode = 0x24
+	opMemorySize   opcode = 0x3f
+	opMemoryGrow   opcode = 0x40
+	opI32Const     opcode = 0x41
+	opI64Const     opcode = 0x42
+	opRefFunc      opcode = 0xd2
 
-	OpMemoryInit Op = prefixMisc<<8 | 8
-	OpDataDrop   Op = prefixMisc<<8 | 9
-	OpMemoryCopy Op = prefixMisc<<8 | 10
-	OpMemoryFill Op = prefixMisc<<8 | 11
-	OpTableInit  Op = prefixMisc<<8 | 12
-	OpElemDrop   Op = prefixMisc<<8 | 13
-	OpTableCopy  Op = prefixMisc<<8 | 14
-	OpTableGrow  Op = prefixMisc<<8 | 15
-	OpTableSize  Op = prefixMisc<<8 | 16
-	OpTableFill  Op = prefixMisc<<8 | 17
-	OpV128Const  Op = prefixVector<<8 | 12
+	opMemoryInit opcode = prefixMisc<<8 | 8
+	opDataDrop   opcode = prefixMisc<<8 | 9
+	opMemoryCopy opcode = prefixMisc<<8 | 10
+	opMemoryFill opcode = prefixMisc<<8 | 11
+	opTableInit  opcode = prefixMisc<<8 | 12
+	opElemDrop   opcode = prefixMisc<<8 | 13
+	opTableCopy  opcode = prefixMisc<<8 | 14
+	opTableGrow  opcode = prefixMisc<<8 | 15
+	opTableSize  opcode = prefixMisc<<8 | 16
+	opTableFill  opcode = prefixMisc<<8 | 17
+	opV128Const  opcode = prefixVector<<8 | 12
+
+	opNop               opcode = 0x01
+	opF32Const          opcode = 0x43
+	opF64Const          opcode = 0x44
+	opI32Eq             opcode = 0x46
+	opI32LtU            opcode = 0x49
+	opI32LeU            opcode = 0x4d
+	opI32Ne             opcode = 0x47
+	opI64Eqz            opcode = 0x50
+	opI64Ne             opcode = 0x52
+	opI64LtS            opcode = 0x53
+	opI64GtU            opcode = 0x56
+	opI64GeS            opcode = 0x59
+	opI32Add            opcode = 0x6a
+	opI32Sub            opcode = 0x6b
+	opI64Add            opcode = 0x7c
+	opI64Sub            opcode = 0x7d
+	opI64And            opcode = 0x83
+	opI64Shl            opcode = 0x86
+	opI64ShrU           opcode = 0x88
+	opI32WrapI64        opcode = 0xa7
+	opI64ExtendI32U     opcode = 0xad
+	opI32ReinterpretF32 opcode = 0xbc
+	opI64ReinterpretF64 opcode = 0xbd
+	opF32ReinterpretI32 opcode = 0xbe
+	opF64ReinterpretI64 opcode = 0xbf
 )
 
 const (
@@ -191,7 +189,7 @@ func shapesOf(spans []span) (shapes [256]shape) {
 }
 
 // shapeOf returns the shape of op.
-func shapeOf(op Op) shape {
+func shapeOf(op opcode) shape {
 	switch op >> 8 {
 	case 0:
 		return baseShapes[op]
