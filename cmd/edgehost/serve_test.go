@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/edgehost/edgehost/kvbucket"
@@ -135,6 +136,34 @@ func TestServeGoesOnWhileTheStoreIsAway(t *testing.T) {
 		t.Errorf("stopping took %s", took)
 	}
 	p.requireNothingLeft(t)
+}
+
+func TestAnOpenBreakerSurvivesKill(t *testing.T) {
+	var calls atomic.Int64
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	t.Cleanup(upstream.Close)
+	buildGuarded(t, upstream.URL)
+	p, url, _ := startServe(t, "--nats-listen=127.0.0.1:0")
+	eventually(t, "the breaker opens", func() bool {
+		status, code := answerOf(t, url+"/call")
+		return status == http.StatusServiceUnavailable && code == "breaker_open"
+	})
+	before := calls.Load()
+	p.kill(t)
+	p, url, admin := startServe(t, "--nats-listen=127.0.0.1:0")
+	if status, code := answerOf(t, url+"/call"); status != http.StatusServiceUnavailable || code != "breaker_open" {
+		t.Errorf("after kill -9 the breaker answers %d %s", status, code)
+	}
+	if got := calls.Load(); got != before {
+		t.Errorf("after kill -9 the dependency got %d calls", got-before)
+	}
+	if got := fetch(t, http.DefaultClient, admin+"/objects"); !strings.Contains(got, `"state": "open"`) {
+		t.Errorf("after kill -9 the objects are %s", got)
+	}
+	p.interrupt(t)
 }
 
 func TestServeNeedsToBeToldToSetUpAnEmptyStore(t *testing.T) {
