@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,14 @@ import (
 	"github.com/edgehost/edgehost/runtime"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if dir, err := codeCache(); err == nil {
+			os.RemoveAll(dir)
+		}
+		os.Exit(code)
+	}))
+}
 
 // A log collects what an engine logs.
 type log struct {
@@ -59,6 +67,13 @@ func open(t testing.TB, cfg runtime.Config) *host {
 	h := &host{log: new(log)}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(h.log, nil))
+	}
+	if cfg.CacheDir == "" {
+		dir, err := codeCache()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.CacheDir = dir
 	}
 	engine, err := runtime.Open(t.Context(), cfg)
 	if err != nil {

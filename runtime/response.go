@@ -154,6 +154,7 @@ func (p *response) write(src []byte, noBlock bool) (int, error) {
 	size := p.size + int64(len(src))
 	switch {
 	case p.bodiless:
+		p.size = size
 		return len(src), nil
 	case p.length >= 0 && size > p.length:
 		return 0, errLength
@@ -357,6 +358,10 @@ func (p *response) drop() { p.x.fault(errDropped) }
 // deliver completes an answer after the guest has finished. An error means that
 // the client did not get all of it.
 func (p *response) deliver(w http.ResponseWriter) error {
+	h := w.Header()
+	for name, values := range p.trailers {
+		h[http.TrailerPrefix+name] = values // before the head, so that it leaves room for them
+	}
 	if !p.sent {
 		p.writeHead(w, true)
 		p.sent = true
@@ -365,10 +370,6 @@ func (p *response) deliver(w http.ResponseWriter) error {
 				return fmt.Errorf("response body: %w: %w", abi.Canceled, err)
 			}
 		}
-	}
-	h := w.Header()
-	for name, values := range p.trailers {
-		h[http.TrailerPrefix+name] = values
 	}
 	return nil
 }

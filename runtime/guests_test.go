@@ -1,0 +1,59 @@
+package runtime_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/edgehost/edgehost/runtime"
+)
+
+// guests builds each Go guest of testdata once.
+var guests = struct {
+	tools, hello func() ([]byte, error)
+}{
+	tools: sync.OnceValues(func() ([]byte, error) { return build("tools") }),
+	hello: sync.OnceValues(func() ([]byte, error) { return build("hello") }),
+}
+
+// build compiles a guest with the toolchain that runs the tests.
+func build(name string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "guest")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "guest.wasm")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, "./testdata/guests/"+name)
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build guest %s: %w\n%s", name, err, text)
+	}
+	return os.ReadFile(out)
+}
+
+// module returns the code of a Go guest.
+func module(t testing.TB, build func() ([]byte, error)) []byte {
+	t.Helper()
+	b, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// codeCache keeps what the tests compile, for all of them.
+var codeCache = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "edgehost-code") })
+
+// tools is the function that does what its path says.
+func tools(t testing.TB) runtime.FunctionConfig {
+	t.Helper()
+	return runtime.FunctionConfig{
+		Name:   "tools",
+		Module: module(t, guests.tools),
+		Routes: []string{"/tools/{what}"},
+	}
+}
