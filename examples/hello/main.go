@@ -5,7 +5,7 @@ import "github.com/edgehost/edgehost/guests/edge"
 
 func init() { edge.Handle(hello) }
 
-func main() {}
+func main() {} // does not run: a function is called through its handler
 
 // hello answers GET /hello and GET /hello/{name}.
 func hello(w *edge.ResponseWriter, r *edge.Request) {
@@ -14,5 +14,5 @@ func hello(w *edge.ResponseWriter, r *edge.Request) {
 		name = "world"
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteString("hello, " + name + "\n")
+	_, _ = w.WriteString("hello, " + name + "\n")
 }

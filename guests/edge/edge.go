@@ -76,16 +76,15 @@ type instance struct {
 func (in *instance) serve() (result int32) {
 	goroutines := host.Goroutines()
 	defer func() {
+		in.request.end()
 		if v := recover(); v != nil {
 			logPanic(v)
 			result = int32(abi.Internal)
 		}
 	}()
 	if err := in.request.receive(); err != nil {
-		Log.Error("edge: request head", "error", err)
-		return int32(abi.CodeOf(err))
+		return in.failed(err)
 	}
-	defer in.request.end()
 	in.response.reset()
 	in.handler(&in.response, &in.request)
 	if err := in.response.end(); err != nil {
@@ -98,15 +97,14 @@ func (in *instance) serve() (result int32) {
 	return abi.HandleDone
 }
 
-// failed returns the result for an answer that did not reach the client. A
-// client that went away or was answered at the deadline is no fault of the
-// guest.
+// failed returns the result for an exchange that the host broke off. A client
+// that went away or was answered at the deadline is no fault of the guest.
 func (in *instance) failed(err error) int32 {
 	code := abi.CodeOf(err)
 	if code == abi.Canceled || code == abi.DeadlineExceeded {
 		return abi.HandleDone
 	}
-	Log.Error("edge: response", "error", err)
+	Log.Error("edge: the exchange with the client failed", "error", err)
 	return int32(code)
 }
 

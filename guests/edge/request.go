@@ -57,6 +57,7 @@ func (r *Request) receive() error {
 func (r *Request) end() {
 	if r.ctx != nil {
 		r.ctx.stop()
+		r.ctx = nil
 	}
 }
 

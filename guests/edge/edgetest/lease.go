@@ -4,8 +4,8 @@ package edgetest
 
 import (
 	"errors"
-	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/edgehost/edgehost/guests/abi"
@@ -37,8 +37,8 @@ type grant struct {
 	released bool
 }
 
-// AllowObjects lets the function use the objects that match one of the
-// manifest's patterns, such as "guild-settings/*".
+// AllowObjects lets the function use objects, as the manifest does: by their
+// names, or all below a prefix such as "guild-settings/*".
 func (h *Host) AllowObjects(patterns ...string) {
 	h.with(func() { h.objects = append(h.objects, patterns...) })
 }
@@ -69,8 +69,8 @@ func (h *Host) allowed(object string) error {
 		return err
 	}
 	if !slices.ContainsFunc(h.objects, func(pattern string) bool {
-		ok, err := path.Match(pattern, object)
-		return ok && err == nil
+		prefix, below := strings.CutSuffix(pattern, "*")
+		return pattern == object || below && len(object) > len(prefix) && strings.HasPrefix(object, prefix)
 	}) {
 		return refusal(abi.Denied, "the manifest does not list the object")
 	}
