@@ -159,7 +159,7 @@ func (mt *meter) bulkBounds(c code, h helper) code {
 		return trap(endOf(c, bulkFrom).tableElements(h.imm[1]).op(opI64GtU))
 	case opMemoryInit:
 		c = trap(endOf(c, bulkTo).memoryBytes().op(opI64GtU))
-	case opTableInit:
+	default: // opTableInit
 		c = trap(endOf(c, bulkTo).tableElements(h.imm[1]).op(opI64GtU))
 	}
 	// The size of a segment, which may have been dropped, shows only in that an

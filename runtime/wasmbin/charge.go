@@ -75,7 +75,9 @@ func (w *rewriter) lookAt(p *point, set func(code) code) {
 //	    block                 ;; to refuel
 //	      counter -= cost
 //	      br_if 0 (counter is exhausted)
-//	      …
+//	      block
+//	        …
+//	      end
 //	      br 2
 //	    end
 //	    counter = refuel(counter) + cost
@@ -83,7 +85,9 @@ func (w *rewriter) lookAt(p *point, set func(code) code) {
 //	  end
 //	end
 //
-// so that an iteration costs a subtraction and a branch that is not taken.
+// so that an iteration costs a subtraction and a branch that is not taken. The
+// innermost block has the type of the loop: without it a body that leaves too
+// much on the stack, which is invalid, would become valid.
 // Refuelling goes through the start again, and is written as one more iteration
 // because the registers at the start of a loop are chosen by who enters it first.
 func (w *rewriter) openLoop(blockType int64, start int) {
@@ -104,7 +108,8 @@ func (w *rewriter) openLoop(blockType int64, start int) {
 	} else {
 		w.out = w.out.i64(0).op(opI64LtS)
 	}
-	w.out = w.out.op(opBrIf, 0)
+	w.out = w.out.op(opBrIf, 0).op(opBlock, blockType)
+	w.open++
 }
 
 // closeBlock writes the end of a block.
@@ -112,10 +117,10 @@ func (w *rewriter) closeBlock() {
 	block := w.blocks[len(w.blocks)-1]
 	w.blocks = w.blocks[:len(w.blocks)-1]
 	if block.loop != nil {
-		w.out = w.out.op(opBr, 2).end()
+		w.out = w.out.end().op(opBr, 2).end()
 		w.refuelLoop(block.loop)
 		w.out = w.out.op(opBr, 0).end()
-		w.open -= 2
+		w.open -= 3
 	}
 	w.out = w.out.end()
 	w.open--

@@ -274,6 +274,7 @@ func readExpr(r *reader, visit func(in *instruction, pos int)) Expr {
 			depth++
 		case opEnd:
 			depth--
+		default:
 		}
 		if visit != nil {
 			visit(&in, pos)

@@ -176,6 +176,7 @@ func (s *scan) instr(in *instruction) error {
 		return s.tables(index, in.imm[1])
 	case opTableInit:
 		return s.tables(in.imm[1])
+	default:
 	}
 	return nil
 }

@@ -12,9 +12,12 @@ const (
 	// rewriting adds.
 	ReservedPrefix = "edgehost:"
 
-	// MeterModule and RefuelFunction name the function that a metered module
-	// imports: see Meter.
-	MeterModule    = ReservedPrefix + "meter"
+	// MeterModule is the module from which a metered module imports
+	// RefuelFunction.
+	MeterModule = ReservedPrefix + "meter"
+
+	// RefuelFunction is the function that a guest calls with an exhausted
+	// counter: see Meter.
 	RefuelFunction = "refuel"
 
 	// CounterExport names the exported global, a mutable i64, that holds the

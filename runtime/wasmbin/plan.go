@@ -117,6 +117,7 @@ func (p *planner) control(op opcode) entry {
 		p.close()
 	case opBr, opBrTable, opReturn, opUnreachable:
 		p.dead = 1
+	default:
 	}
 	return entryBranch
 }
@@ -144,6 +145,7 @@ func (p *planner) skip(op opcode) entry {
 		if p.dead--; p.dead == 0 {
 			p.close()
 		}
+	default:
 	}
 	return entryBranch
 }
@@ -196,6 +198,7 @@ func (p *planner) weigh(start, end int) (cost, first, last int) {
 			cost += p.meter.dues(uint32(in.imm[0]))
 		case opCallIndirect:
 			cost += p.meter.typeDues[in.imm[0]]
+		default:
 		}
 		if p.meter.leaves(in) {
 			if last = i; first < 0 {

@@ -191,6 +191,7 @@ func (w *rewriter) control(in *instr, i int) {
 	case opReturn:
 		w.replace(in)
 		w.out = w.out.op(opBr, int64(w.open-1))
+	default:
 	}
 }
 
