@@ -22,7 +22,7 @@ func main() {}
 var handlers = map[string]edge.Handler{
 	"panic":    func(*edge.ResponseWriter, *edge.Request) { panic("the secret of the guest") },
 	"exit":     func(*edge.ResponseWriter, *edge.Request) { os.Exit(0) },
-	"sleep":    func(*edge.ResponseWriter, *edge.Request) { time.Sleep(time.Hour) },
+	"sleep":    sleep,
 	"nap":      func(*edge.ResponseWriter, *edge.Request) { time.Sleep(50 * time.Millisecond) },
 	"echo":     echo,
 	"upload":   upload,
@@ -52,6 +52,11 @@ func query(r *edge.Request, name string) string { return r.URL().Query().Get(nam
 func number(r *edge.Request, name string) int {
 	n, _ := strconv.Atoi(query(r, name))
 	return n
+}
+
+func sleep(*edge.ResponseWriter, *edge.Request) {
+	edge.Log.Info("sleeping")
+	time.Sleep(time.Hour)
 }
 
 // echo sends back what it reads, as it comes.
