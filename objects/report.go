@@ -245,17 +245,22 @@ func (d *Dependency) sendReports() {
 	}
 }
 
-// nextReport takes what the tally holds. It ends the goroutine if that is nothing.
+// nextReport takes what the tally holds. It ends the goroutine if that is nothing,
+// or if the host has stopped.
 func (d *Dependency) nextReport() (record.Report, *round) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t, v, r := &d.tally, d.view.Load(), d.tally.next
 	t.next = nil
-	if v == nil || t.failures == 0 && !t.success {
+	stopped := v == nil || d.host.ctx.Err() != nil
+	if stopped || t.failures == 0 && !t.success {
 		if r != nil {
+			if stopped {
+				r.err = unavailable()
+			}
 			close(r.done)
 		}
-		t.sending = false
+		t.sending, t.stalled = false, false
 		d.cool()
 		return record.Report{}, nil
 	}
