@@ -3,6 +3,7 @@ package wasmbin_test
 import (
 	"context"
 	"errors"
+	goruntime "runtime"
 	"sync/atomic"
 	"testing"
 
@@ -64,6 +65,7 @@ func (h *host) refuel(_ context.Context, stack []uint64) {
 	case h.stop.Load():
 		panic(errStopped)
 	}
+	goruntime.Gosched()
 	stack[0] = uint64(wasmbin.NewCounter(slice, c.Depth())) //nolint:gosec // bits
 }
 

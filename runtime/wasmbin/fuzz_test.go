@@ -1,0 +1,72 @@
+package wasmbin_test
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/edgehost/edgehost/runtime/wasmbin"
+)
+
+// seeds adds the kernels and every tenth small specification test.
+func seeds(f *testing.F) {
+	f.Helper()
+	for _, k := range wasmbin.Kernels() {
+		f.Add(k.Wasm)
+	}
+	for _, k := range wasmbin.Recursions() {
+		f.Add(k.Wasm)
+	}
+	for i, path := range specFiles(f, filepath.Join("v2", "testdata", "*.wasm")) {
+		if wasm := read(f, path); i%10 == 0 && len(wasm) < 4<<10 {
+			f.Add(wasm)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		m, err := wasmbin.Decode(wasm)
+		if err != nil {
+			var malformed *wasmbin.MalformedError
+			if errors.As(err, &malformed) && (malformed.Offset < 0 || malformed.Offset > len(wasm)) {
+				t.Fatalf("offset %d of %d bytes", malformed.Offset, len(wasm))
+			}
+			return
+		}
+		encoded := m.Encode()
+		if len(encoded) > len(wasm) {
+			t.Fatalf("%d bytes became %d", len(wasm), len(encoded))
+		}
+		again, err := wasmbin.Decode(encoded)
+		if err != nil {
+			t.Fatalf("the encoding is malformed: %v", err)
+		}
+		if !bytes.Equal(again.Encode(), encoded) {
+			t.Fatal("the encoding changes when it is repeated")
+		}
+	})
+}
+
+func FuzzMeter(f *testing.F) {
+	seeds(f)
+	validate := validator(f)
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		m, err := wasmbin.Decode(wasm)
+		if err != nil {
+			return
+		}
+		before := validate(m.Encode())
+		if err := wasmbin.Meter(m, wasmbin.MeterOptions{}); err != nil {
+			if before == nil && !errors.Is(err, wasmbin.ErrReserved) && !errors.Is(err, wasmbin.ErrTooLarge) {
+				t.Fatalf("a valid module: %v", err)
+			}
+			return
+		}
+		if after := validate(m.Encode()); (before == nil) != (after == nil) {
+			t.Fatalf("valid before: %v, after: %v", before, after)
+		}
+	})
+}
