@@ -33,6 +33,10 @@ import (
 func TestWasm(t *testing.T) {
 	t.Parallel()
 	guest := compile(t, build(t, "./testdata/guest"))
+	t.Run("imports and exports are those of the ABI", func(t *testing.T) {
+		t.Parallel()
+		checkModule(t, guest.module)
+	})
 	for _, stop := range tour.Stops() {
 		t.Run(stop, func(t *testing.T) {
 			t.Parallel()
@@ -57,15 +61,14 @@ func TestWasm(t *testing.T) {
 	}
 }
 
-// TestModule looks at what a guest imports and exports.
-func TestModule(t *testing.T) {
-	t.Parallel()
-	guest := compile(t, build(t, "./testdata/guest"))
+// checkModule looks at what a guest imports and exports.
+func checkModule(t *testing.T, m wazero.CompiledModule) {
+	t.Helper()
 	known := map[string][]api.ValueType{}
 	for _, f := range abi.Functions() {
 		known[f.Name] = types(f.Params)
 	}
-	for _, f := range guest.module.ImportedFunctions() {
+	for _, f := range m.ImportedFunctions() {
 		module, name, _ := f.Import()
 		if module == wasi_snapshot_preview1.ModuleName {
 			continue
@@ -76,11 +79,11 @@ func TestModule(t *testing.T) {
 			t.Errorf("import %s.%s %v %v is not in the ABI", module, name, f.ParamTypes(), f.ResultTypes())
 		}
 	}
-	exports := slices.Sorted(maps.Keys(guest.module.ExportedFunctions()))
+	exports := slices.Sorted(maps.Keys(m.ExportedFunctions()))
 	if want := []string{abi.ExportInit, abi.ExportHandle}; !slices.Equal(exports, want) {
 		t.Errorf("exports %v, want %v", exports, want)
 	}
-	if _, ok := guest.module.ExportedMemories()[abi.ExportMemory]; !ok {
+	if _, ok := m.ExportedMemories()[abi.ExportMemory]; !ok {
 		t.Error("the memory is not exported")
 	}
 }
@@ -151,10 +154,12 @@ type guest struct {
 	module  wazero.CompiledModule
 }
 
+// compile prepares a guest for the interpreter, which starts sooner than the
+// compiler.
 func compile(t *testing.T, wasm []byte) *guest {
 	t.Helper()
 	ctx := context.Background()
-	g := &guest{runtime: wazero.NewRuntime(ctx)}
+	g := &guest{runtime: wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())}
 	t.Cleanup(func() { _ = g.runtime.Close(ctx) })
 	wasi_snapshot_preview1.MustInstantiate(ctx, g.runtime)
 	functions := g.runtime.NewHostModuleBuilder(abi.Module)
