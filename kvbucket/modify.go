@@ -20,7 +20,8 @@ const (
 // a jittered, growing pause, until ctx ends; then the error is ErrConflict and the
 // context's. fn gets an entry without a value if there is no such key, may be
 // called any number of times, and ends the loop by returning an error, which
-// Modify returns as it is. Other errors are those of Get and Update; after
+// Modify returns as it is. The entry returned is the one written, without the
+// time, which only the store knows. Other errors are those of Get and Update; after
 // ErrUnknown the caller has to look whether its change is there.
 func Modify(ctx context.Context, b Bucket, key string, fn func(old Entry) ([]byte, error)) (Entry, error) {
 	for attempt := 0; ; attempt++ {
@@ -49,7 +50,7 @@ func modifyOnce(ctx context.Context, b Bucket, key string, fn func(old Entry) ([
 	if err != nil {
 		return Entry{}, err
 	}
-	return Entry{Key: key, Value: value, Revision: revision, Created: time.Now()}, nil
+	return Entry{Key: key, Value: value, Revision: revision}, nil
 }
 
 // backoff returns how long to wait before the attempt after the given one, which

@@ -108,6 +108,7 @@ func differences(have jetstream.StreamConfig, cfg BucketConfig) []string {
 	check(have.Duplicates >= duplicateWindow, "its duplicate window is %v, not %v", have.Duplicates, duplicateWindow)
 	check(have.PersistMode == jetstream.DefaultPersistMode, "it acknowledges writes before it stores them")
 	check(have.Mirror == nil && len(have.Sources) == 0, "it is fed by another stream")
+	check(have.SubjectTransform == nil, "it stores values under other subjects")
 	check(!have.Sealed && !have.NoAck, "it is sealed or does not acknowledge")
 	return wrong
 }

@@ -15,10 +15,11 @@ type proxy struct {
 	listener net.Listener
 	target   string
 
-	dropRequests atomic.Bool // what clients send vanishes
-	dropReplies  atomic.Bool // what the server sends vanishes
-	refuse       atomic.Bool // new connections are closed at once
-	refused      chan struct{}
+	dropRequests atomic.Bool   // what clients send vanishes
+	dropReplies  atomic.Bool   // what the server sends vanishes
+	refuse       atomic.Bool   // new connections are closed at once
+	refused      chan struct{} // gets a token for a refused connection
+	dropped      chan struct{} // gets a token for dropped bytes
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -33,7 +34,7 @@ func startProxy(tb testing.TB, serverURL string) *proxy {
 	}
 	p := &proxy{
 		listener: l, target: strings.TrimPrefix(serverURL, "nats://"),
-		refused: make(chan struct{}, 1), conns: map[net.Conn]struct{}{},
+		refused: make(chan struct{}, 1), dropped: make(chan struct{}, 1), conns: map[net.Conn]struct{}{},
 	}
 	p.group.Go(p.accept)
 	tb.Cleanup(func() {
@@ -58,10 +59,7 @@ func (p *proxy) accept() {
 		server, err := net.Dial("tcp", p.target)
 		if err != nil || p.refuse.Load() {
 			hangUp(client, server)
-			select {
-			case p.refused <- struct{}{}:
-			default:
-			}
+			signal(p.refused)
 			continue
 		}
 		p.add(client, server)
@@ -88,6 +86,7 @@ func (p *proxy) pass(to, from net.Conn, drop *atomic.Bool) {
 			return
 		}
 		if drop.Load() {
+			signal(p.dropped)
 			continue
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
@@ -115,12 +114,23 @@ func (p *proxy) cut() {
 	}
 }
 
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // heal lets everything pass again, on new connections.
 func (p *proxy) heal() {
 	p.dropRequests.Store(false)
 	p.dropReplies.Store(false)
 	p.refuse.Store(false)
 	p.cut()
+	select {
+	case <-p.dropped:
+	default:
+	}
 }
 
 // dialProxy connects through a new proxy to s.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -210,7 +211,7 @@ type dirLock struct{ file *os.File }
 
 // lockDir locks dir until release, or until the process ends.
 func lockDir(dir string) (*dirLock, error) {
-	path := dir + string(os.PathSeparator) + "edgehost.lock"
+	path := filepath.Join(dir, "edgehost.lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("kvbucket: lock %s: %w", dir, err)

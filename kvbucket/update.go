@@ -69,7 +69,11 @@ func (b *JetStream) update(ctx context.Context, key string, value []byte, last R
 		case v == rejected && !w.doubt, v == unsent && !w.doubt && b.conn.outage() > outageGrace:
 			return 0, false, w.failure(b.conn)
 		}
-		if b.conn.life.Err() != nil || wait(ctx, backoff(attempt)) != nil {
+		if err := wait(ctx, backoff(attempt)); err != nil {
+			w.err = fmt.Errorf("%w after: %w", err, w.err)
+			return 0, w.doubt, w.failure(b.conn)
+		}
+		if b.conn.life.Err() != nil {
 			return 0, w.doubt, w.failure(b.conn)
 		}
 	}
@@ -88,12 +92,13 @@ func (b *JetStream) newWrite(key string, value []byte, last Revision) *write {
 
 // attempt sends the write once more and notes what is known then.
 func (b *JetStream) attempt(ctx context.Context, w *write, attempt int) (verdict, Revision) {
-	ctx, cancel := context.WithTimeout(ctx, min(maxAttempt, firstAttempt<<min(attempt, 8)))
+	attemptCtx, cancel := context.WithTimeout(ctx, min(maxAttempt, firstAttempt<<min(attempt, 8)))
 	defer cancel()
-	var v verdict
-	var revision Revision
-	v, revision, w.err = judge(b.conn.exchange(ctx, w.msg))
+	v, revision, err := judge(b.conn.exchange(attemptCtx, w.msg))
 	w.doubt = w.doubt || v == lost
+	if w.err == nil || ctx.Err() == nil { // an end of ctx says less than the error before
+		w.err = err
+	}
 	return v, revision
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -64,6 +65,18 @@ func (f *faultyLink) awaitValue(t *testing.T, value string) kvbucket.Revision {
 	return 0
 }
 
+// awaitLoss waits until the value is there and its acknowledgement was dropped.
+func (f *faultyLink) awaitLoss(t *testing.T, value string) kvbucket.Revision {
+	t.Helper()
+	r := f.awaitValue(t, value)
+	select {
+	case <-f.proxy.dropped:
+	case <-time.After(patience):
+		t.Fatal("no acknowledgement to drop")
+	}
+	return r
+}
+
 func (f *faultyLink) wantAmbiguous(t *testing.T, resolved string) {
 	t.Helper()
 	want := ""
@@ -82,7 +95,7 @@ func TestALostAcknowledgementIsResolvedAndTheWriteAppliedOnce(t *testing.T) {
 	first := mustUpdate(t, f.bucket, "k", "one", 0)
 	f.proxy.dropReplies.Store(true)
 	done := f.update(deadline(t), "two", first)
-	second := f.awaitValue(t, "two")
+	second := f.awaitLoss(t, "two")
 	f.proxy.heal()
 	if got := <-done; got.err != nil || got.revision != second {
 		t.Errorf("got revision %d and error %v, want %d", got.revision, got.err, second)
@@ -100,7 +113,7 @@ func TestALostAcknowledgementIsResolvedOnTheSameConnection(t *testing.T) {
 	f := newFaultyLink(t)
 	f.proxy.dropReplies.Store(true)
 	done := f.update(deadline(t), "one", 0)
-	first := f.awaitValue(t, "one")
+	first := f.awaitLoss(t, "one")
 	f.proxy.dropReplies.Store(false)
 	if got := <-done; got.err != nil || got.revision != first {
 		t.Errorf("got revision %d and error %v, want %d", got.revision, got.err, first)
@@ -112,7 +125,7 @@ func TestAWriteThatWasOverwrittenBeforeItsAcknowledgementIsNotCalledAConflict(t 
 	f := newFaultyLink(t)
 	f.proxy.dropReplies.Store(true)
 	done := f.update(deadline(t), "mine", 0)
-	mustUpdate(t, f.direct, "k", "theirs", f.awaitValue(t, "mine"))
+	mustUpdate(t, f.direct, "k", "theirs", f.awaitLoss(t, "mine"))
 	f.proxy.heal()
 	err := (<-done).err
 	wantError(t, err, kvbucket.ErrUnknown)
@@ -125,32 +138,22 @@ func TestAWriteThatNeverArrivedAndThenLostIsAConflict(t *testing.T) {
 	t.Parallel()
 	f := newFaultyLink(t)
 	f.proxy.dropRequests.Store(true)
-	ctx, sent := deadline(t), time.Now()
-	done := f.update(ctx, "mine", 0)
+	done := f.update(deadline(t), "mine", 0)
+	<-f.proxy.dropped
 	mustUpdate(t, f.direct, "k", "theirs", 0)
-	awaitTime(t, sent.Add(1200*time.Millisecond)) // the first attempt has timed out
 	f.proxy.heal()
 	wantError(t, (<-done).err, kvbucket.ErrConflict)
 	f.wantAmbiguous(t, "not_applied")
-}
-
-func awaitTime(t *testing.T, at time.Time) {
-	t.Helper()
-	select {
-	case <-time.After(time.Until(at)):
-	case <-t.Context().Done():
-	}
 }
 
 func TestAWriteWhoseFateCannotBeKnownIsUnknown(t *testing.T) {
 	t.Parallel()
 	f := newFaultyLink(t)
 	f.proxy.dropRequests.Store(true)
-	sent := time.Now()
 	done := f.update(deadline(t), "mine", 0)
+	<-f.proxy.dropped
 	// Two writes of others hide whether ours was between them.
 	mustUpdate(t, f.direct, "k", "second", mustUpdate(t, f.direct, "k", "first", 0))
-	awaitTime(t, sent.Add(1200*time.Millisecond))
 	f.proxy.heal()
 	wantError(t, (<-done).err, kvbucket.ErrUnknown)
 	f.wantAmbiguous(t, "unknown")
@@ -161,7 +164,7 @@ func TestAWriteWhoseContextEndsBeforeTheAcknowledgementIsUnknown(t *testing.T) {
 	f.proxy.dropReplies.Store(true)
 	ctx, cancel := context.WithCancel(deadline(t))
 	done := f.update(ctx, "one", 0)
-	f.awaitValue(t, "one")
+	f.awaitLoss(t, "one")
 	cancel()
 	err := (<-done).err
 	wantError(t, err, kvbucket.ErrUnknown)
@@ -175,7 +178,7 @@ func TestAWriteUnderWayWhenTheConnectionClosesIsUnknown(t *testing.T) {
 	f := &faultyLink{proxy: p, bucket: openBucket(t, c), direct: openBucket(t, dialServer(t, s))}
 	p.dropReplies.Store(true)
 	done := f.update(deadline(t), "one", 0)
-	f.awaitValue(t, "one")
+	f.awaitLoss(t, "one")
 	if err := c.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +287,7 @@ func TestARestartOfTheServerForgetsNoWrite(t *testing.T) {
 	f := &faultyLink{proxy: p, bucket: b, direct: openBucket(t, dialServer(t, s))}
 	p.dropReplies.Store(true)
 	done := f.update(deadline(t), "two", first)
-	second := f.awaitValue(t, "two")
+	second := f.awaitLoss(t, "two")
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -292,6 +295,30 @@ func TestARestartOfTheServerForgetsNoWrite(t *testing.T) {
 	p.heal()
 	if got := <-done; got.err != nil || got.revision != second {
 		t.Errorf("got revision %d and error %v, want %d", got.revision, got.err, second)
+	}
+}
+
+func TestAWriteWaitsForALeaderAndSaysIfNoneCame(t *testing.T) {
+	s := startServer(t, kvbucket.ServerConfig{LazySync: true})
+	b := openBucket(t, dialServer(t, s))
+	js := admin(t, s)
+	if err := js.DeleteStream(t.Context(), "KV_test"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := b.Update(ctx, "k", nil, 0)
+	wantError(t, err, kvbucket.ErrUnavailable)
+	wantError(t, err, context.DeadlineExceeded)
+	wantError(t, err, nats.ErrNoResponders)
+	_, err = b.Get(deadline(t), "k")
+	wantError(t, err, kvbucket.ErrUnavailable)
+
+	f := &faultyLink{bucket: b}
+	done := f.update(deadline(t), "late", 0)
+	mustUpdate(t, openBucket(t, dialServer(t, s)), "other", "", 0)
+	if got := <-done; got.err != nil {
+		t.Error(got.err)
 	}
 }
 

@@ -176,8 +176,9 @@ func (w *watch) take(ctx context.Context, sub *nats.Subscription) error {
 		default:
 			return err
 		}
-		w.heard = time.Now()
-		if err := w.handle(msg); err != nil {
+		err = w.handle(msg)
+		w.heard = time.Now() // the reader's own time is no silence of the consumer
+		if err != nil {
 			return err
 		}
 	}

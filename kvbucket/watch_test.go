@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/edgehost/edgehost/kvbucket"
@@ -81,13 +83,23 @@ func TestWatchOutlivesItsConsumer(t *testing.T) {
 	entries := watched(t, b, "k")
 	last := mustUpdate(t, b, "k", "one", 0)
 	await(t, entries, "one", promised)
-	for _, name := range consumers(t, js) {
+	before := consumers(t, js)
+	for _, name := range before {
 		if err := js.DeleteConsumer(t.Context(), "KV_test", name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	mustUpdate(t, b, "k", "two", last)
 	await(t, entries, "two", promised)
+	awaitNewConsumer(t, js, before)
+}
+
+func awaitNewConsumer(t *testing.T, js jetstream.JetStream, before []string) {
+	t.Helper()
+	eventually(t, "a new consumer", func() bool {
+		now := consumers(t, js)
+		return len(now) > 0 && !slices.ContainsFunc(now, func(name string) bool { return slices.Contains(before, name) })
+	})
 }
 
 func TestWatchPollsWhatItsConsumerWithholds(t *testing.T) {
@@ -99,7 +111,8 @@ func TestWatchPollsWhatItsConsumerWithholds(t *testing.T) {
 	last := mustUpdate(t, b, "k", "one", 0)
 	await(t, entries, "one", promised)
 	// A paused consumer sends heartbeats and nothing else.
-	for _, name := range consumers(t, js) {
+	before := consumers(t, js)
+	for _, name := range before {
 		if _, err := js.PauseConsumer(t.Context(), "KV_test", name, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -108,6 +121,7 @@ func TestWatchPollsWhatItsConsumerWithholds(t *testing.T) {
 	await(t, entries, "two", promised)
 	mustUpdate(t, b, "k", "three", last)
 	await(t, entries, "three", promised)
+	awaitNewConsumer(t, js, before)
 }
 
 func TestWatchOutlivesItsServer(t *testing.T) {
@@ -184,6 +198,34 @@ func TestWatchLeavesNoConsumerBehind(t *testing.T) {
 	}
 	if names := consumers(t, admin(t, s)); len(names) > 0 {
 		t.Errorf("left %v", names)
+	}
+}
+
+// awaitTime is for tests of what happens when time passes.
+func awaitTime(t *testing.T, at time.Time) {
+	t.Helper()
+	select {
+	case <-time.After(time.Until(at)):
+	case <-t.Context().Done():
+	}
+}
+
+func TestWatchOfASlowReaderIsNotTakenForBroken(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, kvbucket.ServerConfig{LazySync: true})
+	b := openBucket(t, dialServer(t, s))
+	mustUpdate(t, b, "a", "", 0)
+	mustUpdate(t, b, "b", "", 0)
+	var keys []string
+	for e := range b.Watch(deadline(t), "*") {
+		keys = append(keys, e.Key)
+		if len(keys) == 2 {
+			break
+		}
+		awaitTime(t, time.Now().Add(3*time.Second)) // longer than a consumer may be silent
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, keys); diff != "" {
+		t.Error(diff)
 	}
 }
 
