@@ -15,8 +15,10 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/edgehost/edgehost/guests/abi"
 	"github.com/edgehost/edgehost/guests/edge"
 	"github.com/edgehost/edgehost/guests/edge/edgetest"
+	"github.com/edgehost/edgehost/guests/edge/internal/host"
 )
 
 const payments = edge.Dependency("payments")
@@ -150,6 +152,26 @@ func TestFetchFails(t *testing.T) {
 type neverending struct{}
 
 func (neverending) Read(p []byte) (int, error) { return len(p), nil }
+
+// earlyAnswer is a host whose dependency answers without taking the body.
+type earlyAnswer struct{ host.Functions }
+
+func (earlyAnswer) Fetch(string, []byte, uint32, uint32) int32 { return 4 }
+func (earlyAnswer) Write(int32, []byte, uint32) int32          { return int32(abi.Conflict) }
+func (earlyAnswer) Error([]byte) int32                         { return int32(abi.Internal) }
+func (earlyAnswer) FetchHead(_ int32, p []byte, _ uint32) int32 {
+	return int32(copy(p, abi.AppendNumber(nil, abi.FieldStatus, http.StatusRequestEntityTooLarge)))
+}
+
+func TestFetchAnsweredBeforeTheBodyIsTaken(t *testing.T) {
+	t.Parallel()
+	host.Use(earlyAnswer{}, func(func() int32) {
+		response, err := payments.Fetch(newRequest(t, "POST", "/", neverending{}))
+		if err != nil || response.Status != http.StatusRequestEntityTooLarge {
+			t.Errorf("got %v, %v", response, err)
+		}
+	})
+}
 
 func TestFetchPlain(t *testing.T) {
 	t.Parallel()

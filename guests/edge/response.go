@@ -153,7 +153,6 @@ func (w *ResponseWriter) fail(cause error) {
 	if cause == nil {
 		cause = Internal
 	}
-	w.body = w.body[:0]
 	code, retryAfter := int32(abi.CodeOf(cause)), millis(RetryAfter(cause))
 	if err := check(host.Current().ResponseFail(code, retryAfter, cause.Error()), "respond"); err != nil {
 		Log.Error("edge: response broken off", "error", cause)

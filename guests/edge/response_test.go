@@ -183,7 +183,7 @@ func TestErrorLeavesTheAnswerToTheHost(t *testing.T) {
 		{"a wrapped code", errors.Join(errors.New("load"), edge.Conflict), 409, edge.Conflict, ""},
 		{"an error without a code is internal", errors.New("secret detail"), 500, edge.Internal, ""},
 		{"no error is internal", nil, 500, edge.Internal, ""},
-		{"a retry time is rounded up", &edge.CallError{Op: "x", Code: edge.Deferred, RetryAfter: 1500*time.Millisecond + 1}, 503, edge.Deferred, "2"},
+		{"a retry time is rounded up", &edge.CallError{Op: "x", Code: edge.Deferred, RetryAfter: time.Second + 1}, 503, edge.Deferred, "2"},
 		{"a retry time of ages fits", &edge.CallError{Op: "x", Code: edge.Deferred, RetryAfter: 1 << 62}, 503, edge.Deferred, "2147484"},
 	}
 	for _, test := range tests {
