@@ -22,6 +22,14 @@ const (
 	readAttempt = 2 * time.Second
 )
 
+// Headers of a stored message: of an edgehost write, and of a deletion.
+const (
+	headerOperation        = nats.MsgIdHdr
+	headerExpectedRevision = nats.ExpectedLastSubjSeqHdr
+	headerMarker           = "KV-Operation"
+	headerMarkerReason     = "Nats-Marker-Reason"
+)
+
 // JetStream is a Bucket in a NATS JetStream KV bucket, which the nats tools read
 // too. Values survive as the server's sync setting says; see [ServerConfig].
 //
@@ -194,7 +202,7 @@ func (b *JetStream) decode(r *messageResponse) (stored, error) {
 // KV client (ADR-8) or by the server (ADR-48).
 func isDeletion(h nats.Header) bool {
 	op := h.Get(headerMarker)
-	return op == markerDelete || op == markerPurge || h.Get(headerMarkerReason) != ""
+	return op == "DEL" || op == "PURGE" || h.Get(headerMarkerReason) != ""
 }
 
 // follows reports whether the entry's write found the key at the given revision.

@@ -9,27 +9,24 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Codes of the NATS server's error catalogue (server/errors.json) that a publish
-// with an expected revision is answered with.
+// Codes of the NATS server's error catalogue (server/errors.json) in answers to a
+// publish with an expected revision, or to a read.
 const (
-	codeClusterNotAvailable   = 10008
-	codeClusterNotLeader      = 10009
-	codeNoMessage             = 10037
-	codeMessageTooLarge       = 10054
-	codeStreamNotFound        = 10059
-	codeWrongLastSequence     = 10071
-	codeStoreFailed           = 10077
-	codeDuplicateInProcess    = 10158
-	codeLeaderNotReady        = 10163
-	codeWriteInFlight         = 10164
-	codeTooManyRequests       = 10167
-	storeFullDescription      = "maximum" // of 10077, if it is a limit that refused the write
-	headerExpectedRevision    = nats.ExpectedLastSubjSeqHdr
-	headerOperation           = nats.MsgIdHdr
-	headerMarker              = "KV-Operation"
-	headerMarkerReason        = "Nats-Marker-Reason"
-	markerDelete, markerPurge = "DEL", "PURGE"
+	codeClusterNotAvailable = 10008
+	codeClusterNotLeader    = 10009
+	codeNoMessage           = 10037
+	codeMessageTooLarge     = 10054
+	codeWrongLastSequence   = 10071
+	codeStoreFailed         = 10077
+	codeDuplicateInProcess  = 10158
+	codeLeaderNotReady      = 10163
+	codeWriteInFlight       = 10164
+	codeTooManyRequests     = 10167
 )
+
+// storeFull is part of the description of codeStoreFailed if a limit of the stream
+// refused the write.
+const storeFull = "maximum"
 
 // A verdict is what one attempt to write has come to.
 type verdict int
@@ -113,7 +110,7 @@ func judgeCode(e *apiError) verdict {
 	case codeDuplicateInProcess, codeLeaderNotReady, codeClusterNotAvailable, codeClusterNotLeader, codeTooManyRequests:
 		return refused
 	case codeStoreFailed:
-		if strings.Contains(e.Description, storeFullDescription) {
+		if strings.Contains(e.Description, storeFull) {
 			return rejected
 		}
 		// Another replica may have stored what this one could not.
