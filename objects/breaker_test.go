@@ -519,7 +519,7 @@ func TestUnknownDependencyIsAdmittedWithoutTheStoreAndLearntLater(t *testing.T) 
 }
 
 func TestIdleObjectsCostNoGoroutineAndLittleMemory(t *testing.T) {
-	const n = 100_000
+	const n = 20_000
 	h := openHost(t, kvbucket.NewMemory(), objects.Config{})
 	ctx := t.Context()
 	goroutines, heap := goruntime.NumGoroutine(), heapInUse()

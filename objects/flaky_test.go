@@ -81,7 +81,7 @@ func (f *flaky) onUpdate(fn func(ctx context.Context, key string, value []byte, 
 	f.update = fn
 }
 
-// readOld makes every read return some value that the key had after this call.
+// readOld makes every read return one of the last values that reads have seen.
 func (f *flaky) readOld() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,8 +106,9 @@ func (f *flaky) Get(ctx context.Context, key string) (kvbucket.Entry, error) {
 	if err != nil || f.old == nil {
 		return e, err
 	}
-	f.old[key] = append(f.old[key], e)
-	return f.old[key][rand.N(len(f.old[key]))], nil
+	seen := append(f.old[key], e)
+	f.old[key] = seen[max(0, len(seen)-10):]
+	return seen[rand.N(len(seen))], nil
 }
 
 func (f *flaky) Update(ctx context.Context, key string, value []byte, last kvbucket.Revision) (kvbucket.Revision, error) {

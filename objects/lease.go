@@ -248,15 +248,15 @@ func (l *Lease) end(ctx context.Context, cause error) error {
 func (l *Lease) giveBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.TTL)
 	defer cancel()
-	for {
+	for again := false; ; again = true {
 		a := l.node.post(record.Release{Lease: l.key, Fence: l.fence}).await(ctx)
-		if a.Code == 0 {
+		if a.Code == 0 || again && a.Code == abi.LeaseLost { // the first try was applied
 			return nil
 		}
 		if a.Code == abi.Unavailable && pause(ctx, jittered(min(l.opts.TTL/10, time.Second))) {
 			continue
 		}
 		l.object.host.metrics.leaseFailures.WithLabelValues("release", a.Code.String()).Inc()
-		return fmt.Errorf("objects: release: %w", a.refusal())
+		return a.refusal()
 	}
 }

@@ -72,10 +72,11 @@ type known struct {
 
 // A request is a command on its way to an answer.
 type request struct {
-	ctx   context.Context // once ended, the command is dropped unless applied already
-	cmd   record.Command
-	queue bool // wait in place of a busy answer
-	reply chan reply
+	ctx    context.Context // once ended, the command is dropped unless applied already
+	cmd    record.Command  // the node's mu guards it while the request is in the mailbox
+	waits  bool            // wait in place of a busy answer
+	reply  chan reply
+	queued bool // in the mailbox; the node's mu guards it
 }
 
 type reply struct {
@@ -136,8 +137,21 @@ func (n *node) send(r *request) {
 			return
 		}
 	}
+	r.queued = true
 	n.queue = append(n.queue, r)
 	n.start()
+}
+
+// update replaces the command of a request that is still in the mailbox, and
+// reports whether it is. Repeats must not fill the mailbox of a loop that waits
+// for the store.
+func (n *node) update(r *request, cmd record.Command) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r.queued {
+		r.cmd = cmd
+	}
+	return r.queued
 }
 
 func refused(code abi.Code) reply { return reply{Answer: record.Answer{Code: code}} }
@@ -205,6 +219,9 @@ func (n *node) take() (batch []*request, ok bool) {
 		return nil, false
 	}
 	batch, n.queue, n.due = n.queue, nil, false
+	for _, r := range batch {
+		r.queued = false
+	}
 	return batch, true
 }
 
@@ -340,7 +357,7 @@ func (p *plan) apply(r *request) {
 	case abi.LeaseBusy, abi.Deferred, abi.BreakerOpen:
 		p.refuses = true
 	}
-	if a.Code == abi.LeaseBusy && r.queue {
+	if a.Code == abi.LeaseBusy && r.waits {
 		p.wait(r)
 		return
 	}

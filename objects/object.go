@@ -86,6 +86,7 @@ type bid struct {
 	cmd   record.Acquire
 	wait  time.Duration
 	reply chan reply // of all attempts
+	last  *request   // the newest attempt
 	sent  []stamp    // by attempt
 }
 
@@ -129,7 +130,11 @@ func (b *bid) run(ctx context.Context) (record.Answer, error) {
 func (b *bid) send(ctx context.Context) {
 	b.cmd.Attempt++
 	b.sent = append(b.sent, stampNow())
-	b.node.send(&request{ctx: ctx, cmd: b.cmd, queue: b.wait > 0, reply: b.reply})
+	if b.last != nil && b.node.update(b.last, b.cmd) {
+		return
+	}
+	b.last = &request{ctx: ctx, cmd: b.cmd, waits: b.wait > 0, reply: b.reply}
+	b.node.send(b.last)
 }
 
 // abandon releases what may have been granted, or will be.
