@@ -136,6 +136,17 @@ func firstLines(h *Host) (lines []string) {
 // build compiles a guest as its author would.
 func build(t *testing.T, dir string) []byte {
 	t.Helper()
+	for _, pattern := range []string{"../internal/host/*_wasip1.go", dir + "/*.go"} {
+		sources, err := filepath.Glob(pattern)
+		if err != nil || len(sources) == 0 {
+			t.Fatalf("%s: no sources, %v", pattern, err)
+		}
+		for _, source := range sources { // so that the go command does not take a cached result
+			if _, err := os.Stat(source); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	file := filepath.Join(t.TempDir(), "guest.wasm")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-o", file, dir)
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
