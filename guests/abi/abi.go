@@ -96,7 +96,7 @@ const (
 	FeatureState       = 4 // state_get, state_put
 	FeatureReservation = 5 // reserve, reserve_result, reserve_complete
 	FeatureCache       = 6 // cache_get, cache_result, cache_fill, cache_invalidate
-	FeatureTrailers    = 7 // trailers, and fields in finish
+	FeatureTrailers    = 7 // trailers, and fields in finish of a response
 )
 
 // Handles that exist in every request. Other handles are positive, larger, and

@@ -105,11 +105,14 @@ func leaseEndCases() []testCase {
 			}
 		}},
 		{rule: "7.6", name: "options out of bounds are invalid", script: func(s *script) {
+			wide := s.record(numberField(abi.FieldTTL, 1<<63))
+			s.call("lease_acquire", s.text("doc/options"), 0, 0, wide).fails(s, abi.Invalid)
 			for _, options := range [][]byte{
-				numberField(abi.FieldTTL, 1), numberField(abi.FieldTTL, 1<<62), numberField(abi.FieldTTL, 1<<63),
+				numberField(abi.FieldTTL, 1), numberField(abi.FieldTTL, 1<<62),
 				append(numberField(abi.FieldTTL, uint64(time.Second)), numberField(abi.FieldRenewEvery, uint64(2*time.Second))...),
 			} {
-				s.call("lease_acquire", s.text("doc/options"), 0, 0, s.record(options)).fails(s, abi.Invalid)
+				h := s.call("lease_acquire", s.text("doc/options"), 0, 0, s.record(options)).atLeast(s, 4)
+				s.call("lease_result", h, s.cell(abi.LeaseSize), 0).fails(s, abi.Invalid)
 			}
 			good := append(numberField(abi.FieldTTL, uint64(2*time.Second)), numberField(abi.FieldRenewEvery, uint64(500*time.Millisecond))...)
 			h := s.call("lease_acquire", s.text("doc/options"), 0, 0, s.record(good)).atLeast(s, 4)

@@ -91,7 +91,7 @@ func (k *kit) deployment(prefix string, timeout time.Duration) Deployment {
 			{"slow", k.upstream.URL + "/base", 50 * time.Millisecond, 1000, time.Hour},
 			{"gone", "http://127.0.0.1:1/", time.Second, 1000, time.Hour},
 		},
-		AllowHosts: []string{"localhost"},
+		AllowHosts: []string{"allowed.invalid"},
 		Objects:    []string{"doc/*"},
 	}
 }
@@ -140,7 +140,7 @@ func (k *kit) check(t *testing.T, c testCase) {
 	}
 	left := got.body
 	if s.answer == resultsUpstream {
-		left = string(k.upstream.kept(tag))
+		left = string(k.upstream.kept(t.Context(), tag))
 	}
 	for _, err := range s.verify([]byte(left), size) {
 		t.Error(err)
@@ -173,7 +173,7 @@ func (k *kit) exchange(ctx context.Context, c testCase, program []byte) (respons
 		base = k.hasty + "/hasty"
 	}
 	held, release := io.Pipe()
-	defer func() { _ = release.Close() }()
+	context.AfterFunc(ctx, func() { _ = release.CloseWithError(context.Canceled) }) // at the latest with cancel
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/"+strings.TrimPrefix(c.target, "/"), requestBody(c, program, held))
 	if err != nil {
 		return got, err

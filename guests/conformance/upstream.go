@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // An upstream is the dependency that the guests call.
@@ -16,14 +18,15 @@ type upstream struct {
 	*httptest.Server
 
 	mu      sync.Mutex
-	results map[string][]byte // what guests sent to /results/{tag}
+	results map[string]chan []byte // what guests send to /results/{tag}
 }
 
 func startUpstream(t *testing.T) *upstream {
 	t.Helper()
-	u := &upstream{results: make(map[string][]byte)}
+	u := &upstream{results: make(map[string]chan []byte)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/base/echo", echo)
+	mux.HandleFunc("/base/trailers", trailers)
 	mux.HandleFunc("/base/status/{status}", status)
 	mux.HandleFunc("/base/hang", hang)
 	mux.HandleFunc("/base/drip", drip)
@@ -35,7 +38,7 @@ func startUpstream(t *testing.T) *upstream {
 	return u
 }
 
-// echo sends back the body, the trailers, and what it saw of the head.
+// echo sends back the body, and what it saw of the head.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -53,13 +56,14 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Seen-Fence", r.Header.Get("Edgehost-Fence"))
 	h.Add("Set-Cookie", "a=1")
 	h.Add("Set-Cookie", "b=2")
-	for name, values := range r.Trailer {
-		h[http.TrailerPrefix+"Back-"+name] = values
-	}
-	if len(r.Trailer) > 0 {
-		_ = http.NewResponseController(w).Flush() // trailers need a body of unknown length
-	}
 	_, _ = w.Write(body)
+}
+
+// trailers sends a body and trailers behind it.
+func trailers(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set(http.TrailerPrefix+"X-Sum", "7")
+	_, _ = io.WriteString(w, "body")
+	_ = http.NewResponseController(w).Flush() // only a body of unknown length has any
 }
 
 func status(w http.ResponseWriter, r *http.Request) {
@@ -94,13 +98,31 @@ func (u *upstream) keep(_ http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.results[r.PathValue("tag")] = body
+	select {
+	case u.mailbox(r.PathValue("tag")) <- body:
+	default: // nobody asks for it twice
+	}
 }
 
-func (u *upstream) kept(tag string) []byte {
+// mailbox is where the results of one script arrive.
+func (u *upstream) mailbox(tag string) chan []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.results[tag] == nil {
+		u.results[tag] = make(chan []byte, 1)
+	}
 	return u.results[tag]
+}
+
+// kept waits for the results of a script: a guest may send them after its
+// answer. It returns none if they do not come in time.
+func (u *upstream) kept(ctx context.Context, tag string) []byte {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	select {
+	case results := <-u.mailbox(tag):
+		return results
+	case <-ctx.Done():
+		return nil
+	}
 }
