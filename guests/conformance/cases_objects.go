@@ -91,6 +91,20 @@ func leaseEndCases() []testCase {
 			s.call("close", h).gives(s, 0)
 			s.lease("doc/closed")
 		}},
+		{rule: "2.7", name: "the end of a request releases its leases", before: func(s *script) {
+			s.lease("doc/ended")
+			s.head(204)
+		}, script: func(s *script) { s.lease("doc/ended") }},
+		{rule: "2.7", name: "a trap releases the leases of its request", before: func(s *script) {
+			s.lease("doc/trapped")
+			s.call("trap")
+		}, script: func(s *script) { s.lease("doc/trapped") }},
+		{rule: "2.6", name: "a client that goes away ends the waiting of its guest", leaves: true, before: func(s *script) {
+			s.lease("doc/abandoned")
+			s.head(200)
+			s.call("flush", abi.HandleResponseBody)
+			s.call("wait", 0, 0, -1)
+		}, script: func(s *script) { s.lease("doc/abandoned") }},
 		{rule: "7.6", name: "wait bounds the queueing", script: func(s *script) {
 			s.lease("doc/bounded")
 			wait := s.record(numberField(abi.FieldWait, uint64(30*time.Millisecond)))

@@ -149,9 +149,13 @@ func TestInterpreterEndsAsItIsTold(t *testing.T) {
 func scripts() []*script {
 	var all []*script
 	for _, c := range allCases("http://127.0.0.1:1") {
-		s := &script{}
-		c.script(s)
-		all = append(all, s)
+		for _, write := range []func(*script){c.script, c.before} {
+			if write != nil {
+				s := &script{}
+				write(s)
+				all = append(all, s)
+			}
+		}
 	}
 	return all
 }

@@ -49,6 +49,10 @@ func Run(t *testing.T, deploy func(t *testing.T, d Deployment) string) {
 	t.Cleanup(k.client.CloseIdleConnections)
 	k.guest = deploy(t, k.deployment("/", 10*time.Second))
 	k.hasty = deploy(t, k.deployment("/hasty/", 300*time.Millisecond))
+	early := k.deployment("/early/", 10*time.Second)
+	early.Module = earlyBird()
+	earlyURL := deploy(t, early)
+	t.Run("1.3 before a request few functions work", func(t *testing.T) { k.checkEarly(t, earlyURL) })
 	for _, c := range allCases(up.URL) {
 		t.Run(c.rule+" "+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -103,8 +107,10 @@ type testCase struct {
 	target  string // "/" if empty
 	hasty   bool   // for the function with the short timeout
 	request func(*http.Request)
-	body    string // what follows the program
-	hold    bool   // send the rest of the body, "end", only when the response's head is there
+	body    string        // what follows the program
+	hold    bool          // send the rest of the body, "end", only when the response's head is there
+	before  func(*script) // of a request of its own, which comes first and whose response does not matter
+	leaves  bool          // the client of the first request goes away when it has the head
 	script  func(*script)
 	check   func(response) error // beside what the script expects; the default wants a plain 200
 }
@@ -119,6 +125,11 @@ type response struct {
 
 func (k *kit) check(t *testing.T, c testCase) {
 	t.Helper()
+	if c.before != nil {
+		if err := k.first(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s := &script{}
 	c.script(s)
 	size := len(s.data)
@@ -145,6 +156,22 @@ func (k *kit) check(t *testing.T, c testCase) {
 	for _, err := range s.verify([]byte(left), size) {
 		t.Error(err)
 	}
+}
+
+// first sends the request that comes before that of a case.
+func (k *kit) first(ctx context.Context, c testCase) error {
+	s := &script{answer: noResults}
+	c.before(s)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if c.leaves {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: cancel})
+	}
+	_, err := k.exchange(ctx, testCase{}, s.program("first"))
+	if c.leaves && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // tagRune makes a name fit for a path.
