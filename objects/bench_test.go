@@ -9,16 +9,16 @@ import (
 )
 
 // openHost returns a host on b that is closed with the test.
-func openHost(t testing.TB, b kvbucket.Bucket, cfg objects.Config) *objects.Host {
-	t.Helper()
+func openHost(tb testing.TB, b kvbucket.Bucket, cfg objects.Config) *objects.Host {
+	tb.Helper()
 	cfg.Bucket = b
-	h, err := objects.Open(t.Context(), cfg)
+	h, err := objects.Open(tb.Context(), cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := h.Close(context.Background()); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return h

@@ -218,9 +218,10 @@ func (d *Dependency) claim(ctx context.Context) (Admission, error) {
 		return Admission{}, d.refuse(a.Code, max(a.RetryAfter, time.Millisecond), reasonCooldown)
 	case abi.Deferred:
 		return Admission{}, d.refuse(a.Code, d.retryIn(a.RetryAfter), reasonProbe)
+	default:
+		// The claim may come true yet. Nobody will make the call then.
+		d.node.post(record.Withdraw{Op: cmd.Op})
 	}
-	// The claim may come true yet. Nobody will make the call then.
-	d.node.post(record.Withdraw{Op: cmd.Op})
 	if ctx.Err() != nil {
 		return Admission{}, contextError(ctx)
 	}

@@ -112,8 +112,8 @@ func TestOneProbeForCallersOnManyHosts(t *testing.T) {
 						a, err := all[i%hosts].Admit(t.Context())
 						if err == nil && a.Probe() {
 							probes.Add(1)
-						} else if r := refusal(t, err, abi.Deferred); r.RetryAfter <= 0 {
-							t.Errorf("retry after %v", r.RetryAfter)
+						} else if r := refusal(t, err, abi.Deferred); r <= 0 {
+							t.Errorf("retry after %v", r)
 						}
 					})
 				}

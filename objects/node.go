@@ -353,8 +353,7 @@ func (p *plan) apply(r *request) {
 	default:
 		p.passive = false
 	}
-	switch a.Code {
-	case abi.LeaseBusy, abi.Deferred, abi.BreakerOpen:
+	if a.Code == abi.LeaseBusy || a.Code == abi.Deferred || a.Code == abi.BreakerOpen {
 		p.refuses = true
 	}
 	if a.Code == abi.LeaseBusy && r.waits {

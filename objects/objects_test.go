@@ -15,20 +15,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func dependency(t testing.TB, h *objects.Host, name string, p objects.Policy) *objects.Dependency {
-	t.Helper()
+func dependency(tb testing.TB, h *objects.Host, name string, p objects.Policy) *objects.Dependency {
+	tb.Helper()
 	d, err := h.Dependency(objects.ID{Namespace: "shop", Name: name}, p)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return d
 }
 
-func object(t testing.TB, h *objects.Host, name string) *objects.Object {
-	t.Helper()
+func object(tb testing.TB, h *objects.Host, name string) *objects.Object {
+	tb.Helper()
 	o, err := h.Object(objects.ID{Namespace: "shop", Name: name})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return o
 }
@@ -39,21 +39,21 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func snapshot(t testing.TB, b kvbucket.Bucket, name string) objects.Snapshot {
-	t.Helper()
-	s, err := objects.Inspect(t.Context(), b, objects.ID{Namespace: "shop", Name: name})
+func snapshot(tb testing.TB, b kvbucket.Bucket, name string) objects.Snapshot {
+	tb.Helper()
+	s, err := objects.Inspect(tb.Context(), b, objects.ID{Namespace: "shop", Name: name})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
 
 // wantMetric compares one sample, written as name{label=value,label=value}.
-func wantMetric(t testing.TB, r *prometheus.Registry, sample string, want float64) {
-	t.Helper()
+func wantMetric(tb testing.TB, r *prometheus.Registry, sample string, want float64) {
+	tb.Helper()
 	families, err := r.Gather()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -67,11 +67,11 @@ func wantMetric(t testing.TB, r *prometheus.Registry, sample string, want float6
 			}
 			if name == sample {
 				if got := m.GetCounter().GetValue() + m.GetGauge().GetValue(); got != want {
-					t.Errorf("%s is %v, want %v", sample, got, want)
+					tb.Errorf("%s is %v, want %v", sample, got, want)
 				}
 				return
 			}
 		}
 	}
-	t.Errorf("no metric %s", sample)
+	tb.Errorf("no metric %s", sample)
 }

@@ -317,6 +317,7 @@ func (d *Dependency) rest() {
 func (d *Dependency) settle(ctx context.Context, a Admission, o Outcome) error {
 	cmd := record.Settle{Generation: a.generation, Fence: a.fence, Verdict: verdict(o), Policy: d.policy.Load().record()}
 	done := make(chan error, 1)
+	//nolint:contextcheck // the verdict outlives its caller
 	if !d.host.start(func() { done <- d.deliver(cmd) }) {
 		return unavailable()
 	}
@@ -339,19 +340,19 @@ func verdict(o Outcome) record.Verdict {
 	return record.NoVerdict
 }
 
+// deliver repeats the verdict until it is taken or the probe's time is over.
 func (d *Dependency) deliver(cmd record.Settle) error {
 	ctx, cancel := context.WithTimeout(d.host.ctx, d.policy.Load().ProbeTTL)
 	defer cancel()
 	for {
 		a := d.node.ask(ctx, cmd)
-		switch a.Code {
-		case 0:
+		switch {
+		case a.Code == 0:
 			return nil
-		case abi.Fenced:
+		case a.Code == abi.Fenced:
 			d.host.metrics.staleFences.WithLabelValues(staleProbe).Inc()
 			return fmt.Errorf("objects: the probe is over: %w", abi.Fenced)
-		}
-		if a.Code != abi.Unavailable || !pause(ctx, jittered(500*time.Millisecond)) {
+		case a.Code != abi.Unavailable, !pause(ctx, jittered(500*time.Millisecond)):
 			return a.refusal()
 		}
 	}

@@ -191,11 +191,20 @@ func (c *cell) put(ctx context.Context, value []byte, last kvbucket.Revision) (k
 	return 0, c.permit(s, rev, last)
 }
 
-// at reads the key, waiting out reads that show less than revision last.
+// maxStaleness bounds how long a read is expected to lag behind the store. A
+// revision that does not show up by then is taken for one that never was.
+const maxStaleness = 500 * time.Millisecond
+
+// at reads the key, waiting a while for reads to show revision last or a newer one.
 func (c *cell) at(ctx context.Context, last kvbucket.Revision) (record.State, kvbucket.Revision, error) {
-	e, err := c.host.newerThan(ctx, c.key, last-1)
-	if err != nil {
+	patient, cancel := context.WithTimeout(ctx, maxStaleness)
+	defer cancel()
+	e, err := c.host.newerThan(patient, c.key, last-1)
+	if err != nil && (ctx.Err() != nil || patient.Err() == nil) {
 		return record.State{}, 0, err
+	}
+	if e.Revision == 0 {
+		return record.State{}, 0, nil
 	}
 	s, err := record.DecodeState(e.Value)
 	return s, e.Revision, err

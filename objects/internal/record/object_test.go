@@ -93,15 +93,23 @@ func TestReportsOfClosedBreaker(t *testing.T) {
 
 // Every pair of a state and an outcome, so that none closes what it should open.
 func TestEveryStateAndOutcome(t *testing.T) {
-	closed := func(t *testing.T) (*Object, Answer) { return closedObject(t, 2), Answer{} }
-	open := func(t *testing.T) (*Object, Answer) { return openObject(t), Answer{Generation: 1, Fence: 1} }
+	closed := func(t *testing.T) (*Object, Answer) {
+		t.Helper()
+		return closedObject(t, 2), Answer{}
+	}
+	open := func(t *testing.T) (*Object, Answer) {
+		t.Helper()
+		return openObject(t), Answer{Generation: 1, Fence: 1}
+	}
 	half := halfOpenObject
 	stale := func(t *testing.T) (*Object, Answer) {
+		t.Helper()
 		o, a := halfOpenObject(t)
 		a.Fence--
 		return o, a
 	}
 	returned := func(t *testing.T) (*Object, Answer) {
+		t.Helper()
 		o, a := halfOpenObject(t)
 		do(t, o, at(probedAt), Withdraw{Op: "first"})
 		return o, a

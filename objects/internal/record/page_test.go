@@ -21,6 +21,7 @@ func acquire(lease, op string) Acquire {
 
 func TestLeaseCommands(t *testing.T) {
 	held := func(t *testing.T) *Page {
+		t.Helper()
 		p := NewPage().(*Page)
 		do(t, p, at(0), acquire("a", "1"))
 		return p
