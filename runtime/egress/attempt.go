@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http/httptrace"
@@ -22,9 +23,22 @@ type countedConn struct {
 	written atomic.Int64
 }
 
+// counted wraps the result of a dial. A denial learns the name that was dialed.
+func counted(conn net.Conn, address string, err error) (net.Conn, error) {
+	if denied, ok := errors.AsType[*Error](err); ok {
+		return nil, &Error{Kind: denied.Kind, Err: fmt.Errorf("%s: %w", address, denied.Err)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &countedConn{Conn: conn}, nil
+}
+
+// Write counts before it writes: the answer may come before Write has returned.
 func (c *countedConn) Write(p []byte) (int, error) {
+	c.written.Add(int64(len(p)))
 	n, err := c.Conn.Write(p)
-	c.written.Add(int64(n))
+	c.written.Add(int64(n - len(p)))
 	return n, err
 }
 

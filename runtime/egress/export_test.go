@@ -1,0 +1,18 @@
+package egress
+
+import (
+	"context"
+	"net"
+	"net/http"
+)
+
+// DialWith lets tests serve public names from this machine, whose addresses
+// every dial would refuse.
+func (c *Client) DialWith(dial func(ctx context.Context, address string) (net.Conn, error)) {
+	for _, client := range []*http.Client{&c.pooled, &c.single} {
+		client.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+			conn, err := dial(ctx, address)
+			return counted(conn, address, err)
+		}
+	}
+}
