@@ -1,0 +1,130 @@
+package objects_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/objects"
+)
+
+// startStore starts a server on a directory and an address, until the test ends.
+func startStore(tb testing.TB, dir, listen string) *kvbucket.Server {
+	tb.Helper()
+	s, err := kvbucket.StartServer(tb.Context(), kvbucket.ServerConfig{Dir: dir, Listen: listen})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = s.Close(context.Background()) })
+	return s
+}
+
+// dialStore returns the bucket of a server that is closed with the test.
+func dialStore(tb testing.TB, url string) kvbucket.Bucket {
+	tb.Helper()
+	conn, err := kvbucket.Dial(tb.Context(), kvbucket.ConnConfig{URL: url})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close(context.Background()) })
+	b, err := conn.Bucket(tb.Context(), kvbucket.BucketConfig{Name: "objects", Replicas: 1})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func freeAddress(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// eventually asks until ok, for a store whose time cannot be made to pass.
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	deadline, tick := time.After(20*time.Second), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			tb.Fatalf("not in time: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestStoreIsRestartedUnderAHost(t *testing.T) {
+	dir, listen := t.TempDir(), freeAddress(t)
+	server := startStore(t, dir, listen)
+	h, err := objects.Open(t.Context(), objects.Config{Bucket: dialStore(t, server.URL())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	healthy := dependency(t, h, "stock", objects.Policy{})
+	failing := dependency(t, h, "payments", objects.Policy{})
+	o := object(t, h, "guild/42")
+	if err := call(t, healthy, objects.Success); err != nil {
+		t.Fatal(err)
+	}
+	open(t, failing)
+	kept := acquire(t, o, objects.LeaseOptions{})
+	short := acquire(t, o, objects.LeaseOptions{Name: "short", TTL: 500 * time.Millisecond})
+
+	if err := server.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-short.Context().Done() // at its own deadline
+	for range 100 {
+		if err := call(t, healthy, objects.Success); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refusal(t, call(t, failing, objects.Success), abi.BreakerOpen)
+
+	server = startStore(t, dir, listen)
+	var next *objects.Lease
+	eventually(t, "a grant after the restart", func() (granted bool) {
+		var err error
+		next, err = o.Acquire(t.Context(), objects.LeaseOptions{Name: "short"})
+		return err == nil
+	})
+	if next.Fence() <= short.Fence() {
+		t.Errorf("fence %d after %d", next.Fence(), short.Fence())
+	}
+	if err := kept.Err(); err != nil {
+		t.Errorf("the lease that outlasts the restart: %v", err)
+	}
+	if err := kept.Release(t.Context()); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// Another process sees the breaker as it was.
+	other := dependency(t, openHost(t, dialStore(t, server.URL()), objects.Config{}), "payments", objects.Policy{})
+	refusal(t, call(t, other, objects.Success), abi.BreakerOpen)
+}
+
+func BenchmarkDurableAcquireAndRelease(b *testing.B) {
+	server := startStore(b, b.TempDir(), freeAddress(b))
+	o := object(b, openHost(b, dialStore(b, server.URL()), objects.Config{}), "guild/42")
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		l, err := o.Acquire(ctx, objects.LeaseOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Release(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
