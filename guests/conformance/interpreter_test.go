@@ -254,3 +254,21 @@ func TestFailAnswersAreThoseOfTheContract(t *testing.T) {
 		t.Errorf("ABI.md differs (-kit +text):\n%s", diff)
 	}
 }
+
+func TestSDKTableNamesWhatIsRequested(t *testing.T) {
+	table, err := os.ReadFile("SDK.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := make(map[string]bool)
+	for _, m := range regexp.MustCompile("(?m)^\\| `/(\\w+)").FindAllStringSubmatch(string(table), -1) {
+		documented[m[1]] = true
+	}
+	requested := make(map[string]bool)
+	for _, c := range slices.Concat(sdkRequestCases(), sdkAnswerCases(), sdkObjectCases()) {
+		requested[regexp.MustCompile(`\w+`).FindString(c.target)] = true
+	}
+	if diff := cmp.Diff(requested, documented); diff != "" {
+		t.Errorf("SDK.md differs (-requested +documented):\n%s", diff)
+	}
+}
