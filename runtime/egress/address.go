@@ -12,7 +12,6 @@ import (
 // allocated for global unicast, so everything else is special; an IPv4 address
 // inside an IPv6 address counts as itself.
 func special(addr netip.Addr) string {
-	addr = addr.WithZone("") // a prefix contains no address with a zone
 	if inner, ok := embedded(addr); ok {
 		addr = inner
 	}
@@ -89,28 +88,21 @@ func ranges() []addressRange {
 	}
 }
 
-// A named address is what the URL of a dependency says about its own address:
-// the special address that it names, and only at its port. The zero value lifts
-// nothing.
+// A named address is the address that the URL of a dependency names itself. The
+// zero value names none. That the port is the URL's is up to the allow list.
 type named struct {
 	addr     netip.Addr
 	loopback bool // the name is localhost: every loopback address
-	port     uint16
 }
 
 // namedBy returns what an origin names.
 func namedBy(o origin) named {
 	addr, _ := netip.ParseAddr(o.host) // the zero Addr, which equals no other, for a name
-	return named{addr, o.host == "localhost", o.port}
+	return named{addr, o.host == "localhost"}
 }
 
-// covers reports whether the dial goes to the named address.
-func (n named) covers(to netip.AddrPort) bool {
-	if to.Port() != n.port || n.port == 0 {
-		return false
-	}
-	addr := to.Addr().Unmap()
-	return addr == n.addr || n.loopback && addr.IsLoopback()
+func (n named) covers(addr netip.Addr) bool {
+	return addr.Unmap() == n.addr || n.loopback && addr.IsLoopback()
 }
 
 // check refuses the dial to a resolved address, host:port, that is special and
@@ -121,7 +113,7 @@ func (n named) check(address string) error {
 		return &Error{Kind: Denied, Err: fmt.Errorf("address %q: %w", address, err)}
 	}
 	kind := special(to.Addr())
-	if kind == "" || n.covers(to) {
+	if kind == "" || n.covers(to.Addr()) {
 		return nil
 	}
 	return &Error{Kind: Denied, Err: fmt.Errorf("address %s is %s", to.Addr(), kind)}

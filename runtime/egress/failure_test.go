@@ -12,6 +12,7 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,6 +106,38 @@ func TestAResetBeforeTheFirstByteIsBeforeWrite(t *testing.T) {
 	wantFailure(t, err, egress.BeforeWrite, abi.DependencyFailed, false)
 }
 
+func TestWhatWasSentBeforeARedirectCounts(t *testing.T) {
+	var connections atomic.Int32
+	connected, gone := make(chan struct{}), make(chan struct{})
+	c := dependency(t, listen(t, func(conn *net.TCPConn) {
+		if connections.Add(1) == 1 {
+			receive(conn)
+			write(conn, "HTTP/1.1 302 Found\r\nLocation: /there\r\nConnection: close\r\n\r\n")
+			return
+		}
+		<-connected
+		reset(conn)
+		close(gone)
+	}), egress.Config{})
+	hops := 0
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		if hops++; hops == 2 {
+			close(connected)
+			<-gone
+		}
+	}})
+	err := failure(c, request(t, c, "GET", "/", nil).WithContext(ctx))
+	wantFailure(t, err, egress.AfterWrite, abi.DependencyFailed, true)
+}
+
+func TestAnErrorDoesNotTellTheQuery(t *testing.T) {
+	c := dependency(t, listen(t, reset), egress.Config{})
+	err := failure(c, request(t, c, "GET", "/?token=secret", nil))
+	if err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWhatHappensAfterTheFirstByteIsAfterWrite(t *testing.T) {
 	for name, serve := range map[string]func(*net.TCPConn){
 		"a reset after the request": func(conn *net.TCPConn) {
@@ -124,15 +157,10 @@ func TestWhatHappensAfterTheFirstByteIsAfterWrite(t *testing.T) {
 			receive(conn)
 			write(conn, "220 mail.example ESMTP\r\n")
 		},
-		"a head without end": func(conn *net.TCPConn) {
+		"a head of more than 256 KiB": func(conn *net.TCPConn) {
 			receive(conn)
-			write(conn, "HTTP/1.1 200 OK\r\nX: ")
-			chunk := strings.Repeat("x", 1<<16)
-			for {
-				if _, err := io.WriteString(conn, chunk); err != nil {
-					return
-				}
-			}
+			write(conn, "HTTP/1.1 204 No Content\r\nX: "+strings.Repeat("x", 300<<10)+"\r\n\r\n")
+			drain(conn)
 		},
 		"another protocol": func(conn *net.TCPConn) {
 			receive(conn)

@@ -182,7 +182,7 @@ func TestCredentialsDoNotCrossOrigins(t *testing.T) {
 	})
 	t.Run("coming back does not restore them", func(t *testing.T) {
 		a, b := serve(t, redirector), serve(t, redirector)
-		got := header(t, "http://a.example/302?http://b.a.example/302?http://a.example/there", a, b, a)
+		got := header(t, "http://a.example/302?http://b.a.example/302?http://a.example/302?/there", a, b, a)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
