@@ -210,6 +210,15 @@ func leasedStateCases() []testCase {
 			s.call("state_get", object, key, 0, hint, s.cell(8)).gives(s, 6)
 			s.holds(hint, "second\xaa")
 		}},
+		{rule: "7.7", name: "under a lease a new key needs no reading, an old one does", script: func(s *script) {
+			object, fresh, old, revision := s.text("doc/unread"), s.text("fresh"), s.text("old"), s.cell(8)
+			s.call("state_put", object, old, 0, 0, s.text("v"), revision).gives(s, 0)
+			lease, _ := s.lease("doc/unread")
+			s.call("state_put", object, fresh, 0, lease, s.text("v"), s.cell(8)).gives(s, 0)
+			s.call("state_put", object, old, load(revision), lease, s.text("w"), s.cell(8)).fails(s, abi.Conflict)
+			s.call("state_get", object, old, lease, s.buffer(4), revision).gives(s, 1)
+			s.call("state_put", object, old, load(revision), lease, s.text("w"), s.cell(8)).gives(s, 0)
+		}},
 		{rule: "7.7", name: "the lease is one of the same object, and held", script: func(s *script) {
 			object, key, out := s.text("doc/mine"), s.text("k"), s.cell(8)
 			other, _ := s.lease("doc/theirs")
