@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/edgehost/edgehost/kvbucket"
@@ -32,8 +35,10 @@ module = "guarded.wasm"
 routes = ["GET /{what}"]
 dependencies = ["upstream"]
 objects = ["things/*"]
+timeout = "1m"
 [dependency.upstream]
 url = "` + upstream + `"
+timeout = "1m"
 `})
 	if err := copyFile(module, "shop/guarded.wasm"); err != nil {
 		t.Fatal(err)
@@ -164,6 +169,70 @@ func TestAnOpenBreakerSurvivesKill(t *testing.T) {
 		t.Errorf("after kill -9 the objects are %s", got)
 	}
 	p.interrupt(t)
+}
+
+// A stuck upstream does not answer before it is released.
+type stuckUpstream struct {
+	*httptest.Server
+	entered chan struct{} // one value per call
+	release func()
+}
+
+func startStuckUpstream(t *testing.T) *stuckUpstream {
+	t.Helper()
+	leave := make(chan struct{})
+	up := &stuckUpstream{entered: make(chan struct{}, 1), release: sync.OnceFunc(func() { close(leave) })}
+	up.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		up.entered <- struct{}{}
+		<-leave
+		_, _ = io.WriteString(w, "up")
+	}))
+	t.Cleanup(func() {
+		up.release()
+		up.Close()
+	})
+	return up
+}
+
+func TestServeLetsARunningRequestEnd(t *testing.T) {
+	upstream := startStuckUpstream(t)
+	buildGuarded(t, upstream.URL)
+	p, url, _ := startServe(t, "--nats-listen=127.0.0.1:0")
+	answers := make(chan string, 1)
+	go func() { answers <- fetch(t, http.DefaultClient, url+"/call") }()
+	<-upstream.entered
+	p.signalGroup(syscall.SIGTERM)
+	eventually(t, "new connections are refused", func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
+	upstream.release()
+	if got := <-answers; got != "up" {
+		t.Errorf("the running request got %q", got)
+	}
+	<-p.ended
+	if p.state != nil {
+		t.Errorf("serve ended with %v", p.state)
+	}
+}
+
+func TestASecondCtrlCEndsServeAtOnce(t *testing.T) {
+	upstream := startStuckUpstream(t)
+	buildGuarded(t, upstream.URL)
+	p, url, _ := startServe(t, "--nats-listen=127.0.0.1:0", "--drain-timeout=10m")
+	go func() { _, _ = http.Get(url + "/call") }() //nolint:bodyclose // the connection breaks before there is an answer
+	<-upstream.entered
+	p.signalGroup(syscall.SIGINT)
+	eventually(t, "serve is stopping", func() bool { return strings.Contains(p.log(), `"msg":"stopping"`) })
+	p.signalGroup(syscall.SIGINT)
+	<-p.ended
+	var exit *exec.ExitError
+	if !errors.As(p.state, &exit) || exit.ExitCode() != -1 {
+		t.Errorf("serve ended with %v, want the signal", p.state)
+	}
 }
 
 func TestServeNeedsToBeToldToSetUpAnEmptyStore(t *testing.T) {
