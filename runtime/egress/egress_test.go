@@ -175,8 +175,11 @@ func TestFieldsOfAConnectionStopHere(t *testing.T) {
 	req := request(t, c, "GET", "/", nil)
 	req.Header = http.Header{
 		"Connection":          {"close, X-Mine", "x-other"},
+		"connection":          {"x-third"},
 		"X-Mine":              {"1"},
-		"X-Other":             {"1"},
+		"x-other":             {"1"},
+		"X-Third":             {"1"},
+		"keep-alive":          {"timeout=5"},
 		"Upgrade":             {"websocket"},
 		"Proxy-Authorization": {"Basic x"},
 		"Te":                  {"trailers"},
@@ -231,7 +234,11 @@ func TestBodiesAndTrailersPassBothWays(t *testing.T) {
 }
 
 func TestTLSSpeaksHTTP2(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(ok))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/abort" {
+			panic(http.ErrAbortHandler)
+		}
+	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -240,6 +247,13 @@ func TestTLSSpeaksHTTP2(t *testing.T) {
 	if got := fetch(t, c, "/"); got.proto != "HTTP/2.0" {
 		t.Errorf("spoke %s", got.proto)
 	}
+	got, err := read(c.DoOnce(request(t, c, "GET", "/", nil)))
+	if err != nil || got.proto != "HTTP/2.0" {
+		t.Errorf("spoke %s, %v", got.proto, err)
+	}
+	// Streams share a connection, so that every failure may have been seen.
+	err = failure(c, request(t, c, "POST", "/abort", strings.NewReader("x")))
+	wantFailure(t, err, egress.AfterWrite, abi.DependencyFailed, true)
 }
 
 func TestTheProxyOfTheEnvironmentIsIgnored(t *testing.T) {

@@ -2,20 +2,25 @@ package egress
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
 // endToEnd returns the fields of h that do not belong to one connection (RFC
-// 9110, section 7.6.1), without Host, which is part of the target. The values
-// are shared with h.
+// 9110, section 7.6.1), without Host, which is part of the target.
 func endToEnd(h http.Header) http.Header {
 	out := make(http.Header, len(h)+1)
+	var options []string
 	for name, values := range h {
-		if !hopByHop(http.CanonicalHeaderKey(name)) {
-			out[name] = values
+		name = http.CanonicalHeaderKey(name)
+		if name == "Connection" {
+			options = append(options, values...)
+		}
+		if !hopByHop(name) {
+			out[name] = slices.Concat(out[name], values)
 		}
 	}
-	for _, line := range h["Connection"] {
+	for _, line := range options {
 		for name := range strings.SplitSeq(line, ",") {
 			out.Del(strings.TrimSpace(name))
 		}
