@@ -58,9 +58,15 @@ func FuzzMeter(f *testing.F) {
 		if err != nil {
 			return
 		}
-		before := validate(m.Encode())
-		if err := wasmbin.Meter(m, wasmbin.MeterOptions{}); err != nil {
-			if before == nil && !errors.Is(err, wasmbin.ErrReserved) && !errors.Is(err, wasmbin.ErrTooLarge) {
+		m.Customs = nil // wazero fails on some that are malformed or empty
+		plain := m.Encode()
+		err = wasmbin.Meter(m, wasmbin.MeterOptions{})
+		if errors.Is(err, wasmbin.ErrTooLarge) || errors.Is(err, wasmbin.ErrReserved) {
+			return // validating may take as long as it likes
+		}
+		before := validate(plain)
+		if err != nil {
+			if before == nil {
 				t.Fatalf("a valid module: %v", err)
 			}
 			return

@@ -18,11 +18,15 @@ var (
 	errTooDeep = errors.New("too deep")
 )
 
-const slice = 250_000
+const (
+	slice      = 250_000
+	yieldEvery = 16 // slices: yielding wakes other threads, which costs microseconds
+)
 
 // host is what a metered guest needs around it.
 type host struct {
 	rt      wazero.Runtime
+	slice   int64
 	stop    atomic.Bool   // stops the guest at its next slice
 	slices  atomic.Int64  // how many were granted
 	spent   atomic.Int64  // fuel, without what is left of the last slice
@@ -34,7 +38,7 @@ func newHost(tb testing.TB, closeOnDone bool) *host {
 	tb.Helper()
 	ctx := context.Background()
 	config := wazero.NewRuntimeConfigCompiler().WithCoreFeatures(api.CoreFeaturesV2).WithCloseOnContextDone(closeOnDone)
-	h := &host{rt: wazero.NewRuntimeWithConfig(ctx, config)}
+	h := &host{slice: slice, rt: wazero.NewRuntimeWithConfig(ctx, config)}
 	tb.Cleanup(func() {
 		if err := h.rt.Close(ctx); err != nil {
 			tb.Error(err)
@@ -52,7 +56,7 @@ func newHost(tb testing.TB, closeOnDone bool) *host {
 func (h *host) refuel(_ context.Context, stack []uint64) {
 	c := wasmbin.Counter(stack[0]) //nolint:gosec // bits
 	h.slices.Add(1)
-	h.spent.Add(slice - c.Fuel())
+	h.spent.Add(h.slice - c.Fuel())
 	if h.running != nil {
 		select {
 		case h.running <- struct{}{}:
@@ -65,8 +69,10 @@ func (h *host) refuel(_ context.Context, stack []uint64) {
 	case h.stop.Load():
 		panic(errStopped)
 	}
-	goruntime.Gosched()
-	stack[0] = uint64(wasmbin.NewCounter(slice, c.Depth())) //nolint:gosec // bits
+	if h.slices.Load()%yieldEvery == 0 {
+		goruntime.Gosched()
+	}
+	stack[0] = uint64(wasmbin.NewCounter(h.slice, c.Depth())) //nolint:gosec // bits
 }
 
 // instantiate makes an anonymous instance.
