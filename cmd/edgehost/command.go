@@ -62,18 +62,23 @@ func startCommand(line, dir string, environ []string, output io.Writer) (*comman
 // signal reaches every process of the group. The group may be gone.
 func (c *command) signal(s syscall.Signal) { _ = syscall.Kill(-c.process.Process.Pid, s) }
 
-// Stop asks the whole group to end, kills what has not after the grace, and
-// returns when it is gone.
+// Stop asks the whole group to end, first as Ctrl-C would: wrappers such as `go
+// run` wait for what they have started then, and leave no orphans. What ignores
+// that, and the request after it, each for the grace, is killed. Stop returns when
+// the command has ended.
 func (c *command) Stop(grace time.Duration) {
-	c.signal(syscall.SIGTERM)
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-c.ended:
-	case <-timer.C:
-		c.signal(syscall.SIGKILL)
-		<-c.ended
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		c.signal(s)
+		timer := time.NewTimer(grace)
+		select {
+		case <-c.ended:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
 	}
+	c.signal(syscall.SIGKILL)
+	<-c.ended
 }
 
 // runCommand runs a command line to its end, or to that of ctx.
@@ -91,8 +96,8 @@ func runCommand(ctx context.Context, line, dir string, environ []string, output 
 	}
 }
 
-// commandGrace is how long a command may take to end when it is asked to.
-const commandGrace = 500 * time.Millisecond
+// commandGrace is how long a command may take to end at each request.
+const commandGrace = 400 * time.Millisecond
 
 // exitCode returns the status with which a command ended, or -1.
 func exitCode(err error) int {

@@ -51,9 +51,9 @@ func (d *decoder) checkUses(f *Function, known []string) {
 		}
 	}
 	for _, object := range f.Objects {
-		class, rest, ok := strings.Cut(object.Value, "/")
-		if !ok || !isName(class) || rest == "" || strings.Contains(strings.TrimSuffix(rest, "*"), "*") {
-			d.report(object.At, "write \"class/name\", or \"class/*\" for all of a class", "objects: %q names no lease object", object.Value)
+		class, rest, hasRest := strings.Cut(object.Value, "/")
+		if !isName(class) || hasRest && rest == "" || rest != "*" && strings.Contains(rest, "*") {
+			d.report(object.At, "write \"name\", \"class/name\", or \"class/*\" for all of a class", "objects: %q names no lease object", object.Value)
 		}
 	}
 	for _, host := range f.AllowHosts {

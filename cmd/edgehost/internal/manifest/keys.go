@@ -41,7 +41,7 @@ func functionKeys() []key[Function] {
 		envKey(),
 		listKey("secrets", "", "names of secrets; each is read from the environment variable of the same name", func(f *Function) *[]Text { return &f.Secrets }),
 		listKey("dependencies", "", "the dependencies it may call", func(f *Function) *[]Text { return &f.Dependencies }),
-		listKey("objects", "", "the lease objects it may use: \"class/name\" or \"class/*\"", func(f *Function) *[]Text { return &f.Objects }),
+		listKey("objects", "", "the lease objects it may use: \"name\", \"class/name\" or \"class/*\"", func(f *Function) *[]Text { return &f.Objects }),
 		listKey("allow_hosts", "", "hosts it may fetch from without a dependency: \"host\" or \"host:port\"", func(f *Function) *[]Text { return &f.AllowHosts }),
 		integerKey("instances", 32, 1, 1024, "how many requests run at once, each in an instance of its own", func(f *Function) *int { return &f.Instances }),
 		integerKey("queue", 1024, 1, 65536, "how many requests may wait for an instance", func(f *Function) *int { return &f.Queue }),

@@ -114,9 +114,10 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 			`edgehost.toml:5:17: there is no dependency "payment" (did you mean payments?)`,
 			`edgehost.toml:5:28: there is no dependency "mail" (describe it: [dependency.mail] with a url)`,
 		}},
-		{"objects, hosts and secrets that cannot be", function + "objects = [\"guilds\", \"a/*/b\"]\nallow_hosts = [\"https://a.example\", \"a.example:443\"]\nsecrets = [\"STRIPE-KEY\"]\n", []string{
-			`edgehost.toml:5:12: objects: "guilds" names no lease object (write "class/name", or "class/*" for all of a class)`,
-			`edgehost.toml:5:22: objects: "a/*/b" names no lease object (write "class/name", or "class/*" for all of a class)`,
+		{"objects, hosts and secrets that cannot be", function + "objects = [\"guilds/\", \"a/*/b\", \"a/b*\", \"leader\", \"a/b/c\"]\nallow_hosts = [\"https://a.example\", \"a.example:443\"]\nsecrets = [\"STRIPE-KEY\"]\n", []string{
+			`edgehost.toml:5:12: objects: "guilds/" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
+			`edgehost.toml:5:23: objects: "a/*/b" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
+			`edgehost.toml:5:32: objects: "a/b*" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
 			`edgehost.toml:6:16: allow_hosts: "https://a.example" is not a host (write "host" or "host:port", without scheme and path)`,
 			`edgehost.toml:7:12: "STRIPE-KEY" cannot name a secret (write a name that can be set in a shell, such as STRIPE_KEY)`,
 		}},
