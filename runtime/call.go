@@ -27,7 +27,8 @@ type call struct {
 	verdict error      // why there is none
 	trailer http.Header
 
-	headSeen bool  // the guest has read the head
+	ended    bool  // the guest has finished its body
+	headSeen bool  // it has read the head
 	end      error // what the guest's reads return from now on
 }
 
@@ -271,20 +272,23 @@ func (c *call) flush() error {
 	return nil // what is in the pipe is on its way
 }
 
-// finish ends the streamed body. Its trailers are checked and not sent: a client
-// of HTTP/1.1 has to announce them before the body.
+// finish ends the streamed body. It has no trailers: a client of HTTP/1.1 would
+// have had to announce them before it.
 func (c *call) finish(record []byte) error {
-	if c.up == nil {
+	switch {
+	case c.up == nil:
 		return errKind
-	}
-	if _, err := parseFields(record, abi.MaxHead); err != nil {
-		return err
-	}
-	if !c.up.finish(io.EOF) {
+	case len(record) > 0:
+		return errUpTrailers
+	case c.ended:
 		return errEnded
 	}
+	c.ended = true
+	c.up.finish(io.EOF)
 	return nil
 }
+
+var errUpTrailers = fmt.Errorf("a call has no trailers: %w", abi.Unsupported)
 
 func (c *call) ready(interest uint32) (ready uint32, err error) {
 	if interest&abi.WaitWrite != 0 && c.up == nil {

@@ -141,7 +141,7 @@ func (e *Engine) retire(old *app) {
 // and write deadlines. It panics with http.ErrAbortHandler if an answer breaks
 // off in the middle.
 func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := &arrival{engine: e, w: w, start: time.Now()}
+	a := &arrival{engine: e, w: w, r: r, start: time.Now()}
 	if a.id = r.Header.Get("X-Request-Id"); !saneID(a.id) {
 		a.id = e.ids.next()
 	}

@@ -39,7 +39,8 @@ type exchange struct {
 	over      abi.Code        // why the guest may not use the connection any more; zero while it may
 	shut      [2]bool         // by side: it may not use this one any more
 	busy      [2]bool         // by side: an operation is running
-	finished  bool            // the guest has returned
+	settling  bool            // the guest has returned, and what it left open is being closed
+	finished  bool            // that is done
 	abandoned bool            // ServeHTTP has returned
 	releases  []chan struct{} // of leases in the background; each closed once it is through
 
@@ -79,7 +80,8 @@ func (x *exchange) begin(a *arrival, r *http.Request, route *route) {
 	x.flags.Store(0)
 	x.mu.Lock()
 	x.w, x.r = a.w, r
-	x.over, x.finished, x.abandoned, x.shut = 0, false, false, [2]bool{}
+	x.over, x.shut = 0, [2]bool{}
+	x.settling, x.finished, x.abandoned = false, false, false
 	x.mu.Unlock()
 	x.encoded, x.failure, x.broken, x.logged = false, abi.Failure{}, nil, 0
 	x.request.reset(r)
@@ -124,6 +126,10 @@ func (x *exchange) connection() (http.ResponseWriter, *http.Request, error) {
 // return it, and so do later ones.
 func (x *exchange) cut(code abi.Code, flag uint32) {
 	x.mu.Lock()
+	if x.settling && code == abi.Canceled {
+		x.mu.Unlock()
+		return // the guest has seen its client to the end; unblocking a read looks like this to the server
+	}
 	if x.over == 0 {
 		x.over = code
 	}
@@ -200,6 +206,7 @@ func (x *exchange) settle() {
 	x.handles.drop()
 	x.response.settle()
 	x.mu.Lock()
+	x.settling = true
 	cancel := x.endEffort
 	x.context, x.endEffort = nil, nil
 	if x.request.ahead != nil {
@@ -296,9 +303,8 @@ func (x *exchange) await(ready func() (bool, error)) error {
 	}
 }
 
-// sleep blocks the guest for a time, or until anything happens, and reports
-// whether the whole time has passed.
-func (x *exchange) sleep(d time.Duration) bool {
+// sleep blocks the guest for a time, or until anything happens.
+func (x *exchange) sleep(d time.Duration) {
 	if x.sleeping == nil {
 		x.sleeping = time.NewTimer(d)
 	} else {
@@ -307,11 +313,9 @@ func (x *exchange) sleep(d time.Duration) bool {
 	defer x.sleeping.Stop()
 	select {
 	case <-x.sleeping.C:
-		return true
 	case <-x.wake:
 	case <-x.inst.guest.done:
 	}
-	return false
 }
 
 // fault records that the guest failed. A client that has no answer yet gets

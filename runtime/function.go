@@ -178,6 +178,9 @@ func (f *function) expire(i *instance, a *arrival) (outcome, bool) {
 	o := failed(abi.DeadlineExceeded, 0, errLate)
 	if o.brokenOff = sent; !sent {
 		resetHeader(a.w.Header())
+		if !i.x.request.drained.Load() {
+			stopReading(a.w, a.r)
+		}
 		o.write(a.w, a.id)
 	}
 	return o, true
@@ -195,7 +198,7 @@ func (x *exchange) conclude(a *arrival) outcome {
 	}
 	o := outcome{problem: problems[0], status: p.status}
 	switch {
-	case x.flags.Load()&abi.StatusCanceled != 0:
+	case x.flags.Load()&abi.StatusCanceled != 0 && !(p.sent && p.ended):
 		return failed(abi.Canceled, 0, x.broken)
 	case x.broken != nil && x.request.exceeded:
 		o = failed(abi.TooLarge, 0, x.broken)
@@ -204,6 +207,7 @@ func (x *exchange) conclude(a *arrival) outcome {
 	case p.failed != nil:
 		o = failed(p.failed.code, p.failed.retryAfter, guestError(p.failed.text))
 	default:
+		x.quiesce(a)
 		if err := p.deliver(a.w); err != nil {
 			return failed(abi.Canceled, 0, err)
 		}
@@ -211,6 +215,7 @@ func (x *exchange) conclude(a *arrival) outcome {
 	}
 	if o.brokenOff = p.sent; !p.sent {
 		resetHeader(a.w.Header())
+		x.quiesce(a)
 		o.write(a.w, a.id)
 	}
 	return o

@@ -24,7 +24,10 @@ var (
 // view returns a range of the memory itself. It must not be used after the host
 // call returns: the guest may change it, and growth may move it.
 func (m memory) view(p, n uint32) ([]byte, error) {
-	if n > math.MaxInt32 {
+	switch {
+	case n == 0:
+		return nil, nil // wherever it points
+	case n > math.MaxInt32:
 		return nil, errWide
 	}
 	b, ok := m.linear.Read(p, n)

@@ -83,16 +83,14 @@ func (p *pipe) ready() (read, write bool) {
 }
 
 // finish ends the stream: the reading end gets err, io.EOF for a good end, after
-// the bytes that were written. It reports false if the stream has ended already.
-func (p *pipe) finish(err error) bool {
+// the bytes that were written. Only the first end counts.
+func (p *pipe) finish(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	first := p.end == nil
-	if first {
+	if p.end == nil {
 		p.end = err
 	}
 	p.notify()
-	return first
 }
 
 // close says that the reading end takes no more; the writing end gets err.

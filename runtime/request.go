@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/edgehost/edgehost/guests/abi"
 )
@@ -64,12 +66,15 @@ type requestBody struct {
 	body     io.ReadCloser
 	left     int64 // bytes until the limit
 	exceeded bool
-	end      error // what every read returns from now on
+	drained  atomic.Bool // the connection has no more of it; a deadline for it would hit the next request
+	end      error       // what every read returns from now on
 	ahead    *pipe
 }
 
 func (b *requestBody) reset(r *http.Request) {
-	*b = requestBody{x: b.x, body: r.Body, left: b.x.inst.function.cfg.MaxRequestBody}
+	b.body, b.left = r.Body, b.x.inst.function.cfg.MaxRequestBody
+	b.exceeded, b.end, b.ahead = false, nil, nil
+	b.drained.Store(r.ContentLength == 0)
 	if r.ContentLength == 0 || r.Body == nil {
 		b.end = io.EOF
 	}
@@ -102,6 +107,9 @@ func (b *requestBody) fetch(dst []byte) (int, error) {
 	n, err := 0, error(nil)
 	for n == 0 && err == nil {
 		n, err = b.body.Read(dst)
+	}
+	if errors.Is(err, io.EOF) {
+		b.drained.Store(true)
 	}
 	b.x.done(reading)
 	if b.left -= int64(n); b.left < 0 {
@@ -201,4 +209,57 @@ func writePipe(x *exchange, p *pipe, src []byte, noBlock bool) (n int, err error
 		return n > 0 || len(src) == 0, failed
 	})
 	return n, err
+}
+
+// quiesce brings the request to its end before its answer begins.
+func (x *exchange) quiesce(a *arrival) {
+	if !x.request.drained.Load() {
+		quiesce(a.w, a.r)
+	}
+}
+
+const (
+	drainBytes    = 256 << 10 // of a request that are read to keep its connection, like in net/http
+	drainPatience = 50 * time.Millisecond
+)
+
+// quiesce brings a request to its end before its answer begins. By itself HTTP/1
+// reads the rest of the body then, for as long as the client likes to take. Here
+// the client gets a moment, or its connection ends with the answer. HTTP/2 needs
+// nothing of this.
+func quiesce(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 || r.ProtoMajor != 1 || len(r.Header["Expect"]) > 0 || r.ContentLength > drainBytes {
+		return
+	}
+	control, begun := http.NewResponseController(w), time.Now()
+	if control.SetReadDeadline(begun.Add(drainPatience)) != nil {
+		return
+	}
+	_, err := io.CopyN(io.Discard, r.Body, drainBytes+1)
+	if !errors.Is(err, io.EOF) {
+		stopReading(w, r)
+		return
+	}
+	_ = control.SetReadDeadline(time.Time{})
+	if time.Since(begun) > drainPatience/2 {
+		// At its end net/http goes on reading, to notice when the client goes away,
+		// and for that the deadline may have passed.
+		closeAfter(w)
+	}
+}
+
+// stopReading gives up the rest of a request, and its connection.
+func stopReading(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+		closeAfter(w)
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// closeAfter makes net/http close the connection after the answer, even if its
+// head has been sent: in that case a header field would come too late, and the
+// rest of the request would be taken for the next one. Exceeding a limit is the
+// way there is.
+func closeAfter(w http.ResponseWriter) {
+	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1))
 }

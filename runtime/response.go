@@ -30,6 +30,7 @@ type response struct {
 	ended    bool
 	trailers http.Header
 	failed   *failedAnswer // in place of an answer
+	duplex   bool          // the answer begins before the request has ended
 	ahead    *pipe         // the body, once the guest asked not to be blocked
 }
 
@@ -175,7 +176,7 @@ func (p *response) take(src []byte, noBlock bool) (int, error) {
 		p.writeAhead()
 		return writePipe(p.x, p.ahead, src, noBlock)
 	}
-	p.fullDuplex()
+	p.checkDuplex()
 	if err := p.send(false); err != nil {
 		return 0, err
 	}
@@ -220,15 +221,10 @@ func (p *response) send(whole bool) error {
 	return err
 }
 
-// fullDuplex lets the guest read the request after the answer has begun: without
-// it, HTTP/1 reads the request to its end before it answers.
-func (p *response) fullDuplex() {
-	if p.sent || p.x.request.end != nil {
-		return
-	}
-	if w, _, err := p.x.connection(); err == nil {
-		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
-		p.x.mu.Unlock()
+// checkDuplex sees whether the request has not ended before the answer begins.
+func (p *response) checkDuplex() {
+	if !p.sent {
+		p.duplex = p.x.request.end == nil
 	}
 }
 
@@ -237,6 +233,10 @@ func (p *response) writeHead(w http.ResponseWriter, whole bool) {
 	h := w.Header()
 	if whole && p.length < 0 && len(p.trailers) == 0 && (p.toHead || !p.bodiless) {
 		h["Content-Length"] = []string{strconv.FormatInt(p.size, 10)}
+	}
+	if p.duplex && p.x.r != nil && p.x.r.ProtoMajor == 1 {
+		// Without this, HTTP/1 reads the request to its end before it answers.
+		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // no guessing: the guest says what it sends
@@ -255,7 +255,7 @@ func (p *response) flush() error {
 	if p.ahead != nil {
 		return nil // the goroutine flushes whenever it has caught up
 	}
-	p.fullDuplex()
+	p.checkDuplex()
 	if err := p.send(p.ended); err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (p *response) writeAhead() {
 	if p.ahead != nil {
 		return
 	}
-	p.fullDuplex()
+	p.checkDuplex()
 	ahead := newPipe(p.x.signal)
 	p.ahead = ahead
 	p.x.tasks.Go(func() {

@@ -82,6 +82,7 @@ func wildcards(pattern string) (names []string) {
 type arrival struct {
 	engine   *Engine
 	w        http.ResponseWriter
+	r        *http.Request
 	id       string
 	start    time.Time
 	deadline time.Time
@@ -122,5 +123,6 @@ func (a *arrival) Write(b []byte) (int, error) {
 func (a *arrival) refuse(o outcome) {
 	a.problem = true
 	a.outcome = o
+	quiesce(a.w, a.r)
 	o.write(a.w, a.id)
 }
