@@ -69,10 +69,14 @@ func refusal(t *testing.T, err error, code abi.Code) time.Duration {
 func TestSequentialCallerSeesTheBreakerOpenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dependency(t, openHost(t, kvbucket.NewMemory(), objects.Config{}), "payments", objects.Policy{})
+		start := time.Now()
 		for i := range 5 {
 			if err := call(t, d, objects.Failure); err != nil {
 				t.Fatalf("call %d: %v", i, err)
 			}
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("the opening waited %v for a report that was due later", took)
 		}
 		r := refusal(t, call(t, d, objects.Failure), abi.BreakerOpen)
 		if r < 30*time.Second || r > 37500*time.Millisecond {
@@ -152,8 +156,12 @@ func TestOneProbeForFiveHundredCallersAtTheEndOfACooldown(t *testing.T) {
 				)
 				for range callers {
 					admit.Go(func() {
+						start := time.Now()
 						a, err := d.Admit(t.Context())
 						if err != nil {
+							if took := time.Since(start); took > 0 {
+								t.Errorf("deferred after %v", took)
+							}
 							if r := refusal(t, err, abi.Deferred); r <= 0 {
 								t.Errorf("retry after %v", r)
 							}

@@ -2,7 +2,9 @@ package objects_test
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,16 +117,41 @@ func TestStoreIsRestartedUnderAHost(t *testing.T) {
 
 func BenchmarkDurableAcquireAndRelease(b *testing.B) {
 	server := startStore(b, b.TempDir(), freeAddress(b))
-	o := object(b, openHost(b, dialStore(b, server.URL()), objects.Config{}), "guild/42")
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		l, err := o.Acquire(ctx, objects.LeaseOptions{})
+	h := openHost(b, dialStore(b, server.URL()), objects.Config{})
+	round := func(o *objects.Object, name string) {
+		l, err := o.Acquire(b.Context(), objects.LeaseOptions{Name: name})
 		if err != nil {
-			b.Fatal(err)
+			b.Error(err)
+			return
 		}
-		if err := l.Release(ctx); err != nil {
-			b.Fatal(err)
+		if err := l.Release(b.Context()); err != nil {
+			b.Error(err)
 		}
 	}
+	b.Run("one lease", func(b *testing.B) {
+		o := object(b, h, "guild/42")
+		for b.Loop() {
+			round(o, "main")
+		}
+	})
+	const parallel = 32
+	many := func(b *testing.B, round func(i int)) {
+		b.Helper()
+		var group sync.WaitGroup
+		for i := range parallel {
+			group.Go(func() {
+				for range (b.N + parallel - 1) / parallel {
+					round(i)
+				}
+			})
+		}
+		group.Wait()
+	}
+	b.Run("32 leases of one object", func(b *testing.B) {
+		o := object(b, h, "guild/42")
+		many(b, func(i int) { round(o, fmt.Sprint(i)) })
+	})
+	b.Run("32 objects of one class", func(b *testing.B) {
+		many(b, func(i int) { round(object(b, h, fmt.Sprint("guild/", i)), "main") })
+	})
 }

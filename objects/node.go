@@ -279,7 +279,8 @@ func (n *node) serve(batch []*request) {
 			n.fail(batch, err)
 			return
 		}
-		if !pause(n.host.ctx, jittered(min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond))) {
+		backoff := jittered(min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond))
+		if attempt > 0 && !pause(n.host.ctx, backoff) {
 			n.fail(batch, n.host.ctx.Err())
 			return
 		}

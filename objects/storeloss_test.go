@@ -136,3 +136,45 @@ func TestUnknownDependencyIsAdmittedWithoutTheStoreAndLearntLater(t *testing.T) 
 		})
 	}
 }
+
+// The watch has shown the record before anybody asked for the dependency, and the
+// first read fails: nothing but asking again tells the state.
+func TestStateThatTheWatchHasNotShownIsLearntByAskingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := kvbucket.NewMemory()
+		open(t, dependency(t, openHost(t, store, objects.Config{}), "payments", objects.Policy{}))
+		b := newFlaky(store)
+		h := openHost(t, b, objects.Config{})
+		pass(time.Second)
+		b.setDown(true)
+		d := dependency(t, h, "payments", objects.Policy{})
+		if err := call(t, d, objects.Success); err != nil {
+			t.Fatal(err)
+		}
+		b.setDown(false)
+		pass(5 * time.Second)
+		refusal(t, call(t, d, objects.Success), abi.BreakerOpen)
+	})
+}
+
+func TestCloseEndsWhileFailuresCannotBeReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFlaky(kvbucket.NewMemory())
+		h, err := objects.Open(t.Context(), objects.Config{Bucket: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := dependency(t, h, "payments", objects.Policy{})
+		if err := call(t, d, objects.Success); err != nil {
+			t.Fatal(err)
+		}
+		b.setDown(true)
+		if err := call(t, d, objects.Failure); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		if err := h.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
