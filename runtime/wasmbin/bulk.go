@@ -68,10 +68,7 @@ func (mt *meter) signature(h helper) (params, results []ValueType) {
 	}
 }
 
-func (mt *meter) elementType(table int64) ValueType {
-	t, _ := mt.m.tableType(uint32(table))
-	return t.Element
-}
+func (mt *meter) elementType(table int64) ValueType { return mt.tables[table].Element }
 
 // bulk writes a bulk operation: as it was if it is short, and otherwise a call
 // of the helper.

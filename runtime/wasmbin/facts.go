@@ -24,6 +24,7 @@ type gatherer struct {
 	types    []uint32 // of all functions
 	imported uint32   // functions
 	globals  uint32
+	tables   []TableType
 	taken    []bool // functions that may be in a table
 }
 
@@ -34,6 +35,7 @@ func newGatherer(m *Module) *gatherer {
 		types:    types,
 		imported: uint32(len(types) - len(m.Funcs)),
 		globals:  uint32(m.imported(ExternGlobal) + len(m.Globals)),
+		tables:   m.tableTypes(),
 		taken:    make([]bool, len(types)),
 	}
 }
@@ -198,8 +200,8 @@ func (s *scan) label(l int64) error { return within(l, int(s.depth)+1, "label") 
 func (s *scan) tables(indices ...int64) error {
 	s.out.dynamic = true
 	for _, i := range indices {
-		if _, ok := s.g.m.tableType(uint32(i)); !ok {
-			return fmt.Errorf("%w: table %d does not exist", ErrInvalid, i)
+		if err := within(i, len(s.g.tables), "table"); err != nil {
+			return err
 		}
 	}
 	return nil

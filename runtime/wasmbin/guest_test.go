@@ -46,8 +46,11 @@ func (h *host) reactor(tb testing.TB, wasm []byte) api.Module {
 // reactorCalls are calls that take some milliseconds.
 func reactorCalls() []wasmbin.Kernel {
 	return []wasmbin.Kernel{
-		{Name: "arithmetic", N: 2_000_000}, {Name: "sieve", N: 500_000}, {Name: "maps", N: 50_000},
-		{Name: "handler", N: 60}, {Name: "fib", N: 22},
+		{Name: "arithmetic", N: 2_000_000},
+		{Name: "sieve", N: 500_000},
+		{Name: "maps", N: 50_000},
+		{Name: "handler", N: 60},
+		{Name: "fib", N: 22},
 	}
 }
 

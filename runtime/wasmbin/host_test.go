@@ -54,7 +54,7 @@ func newHost(tb testing.TB, closeOnDone bool) *host {
 }
 
 func (h *host) refuel(_ context.Context, stack []uint64) {
-	c := wasmbin.Counter(stack[0]) //nolint:gosec // bits
+	c := wasmbin.Counter(stack[0])
 	h.slices.Add(1)
 	h.spent.Add(h.slice - c.Fuel())
 	if h.running != nil {
@@ -72,7 +72,7 @@ func (h *host) refuel(_ context.Context, stack []uint64) {
 	if h.slices.Load()%yieldEvery == 0 {
 		goruntime.Gosched()
 	}
-	stack[0] = uint64(wasmbin.NewCounter(h.slice, c.Depth())) //nolint:gosec // bits
+	stack[0] = uint64(wasmbin.NewCounter(h.slice, c.Depth()))
 }
 
 // instantiate makes an anonymous instance.
@@ -107,5 +107,5 @@ func (h *host) fuelOf(tb testing.TB, m api.Module, name string, args ...uint64) 
 	if _, err := m.ExportedFunction(name).Call(context.Background(), args...); err != nil {
 		tb.Fatal(err)
 	}
-	return h.spent.Load() + slice - wasmbin.Counter(counter.Get()).Fuel() //nolint:gosec // bits
+	return h.spent.Load() + slice - wasmbin.Counter(counter.Get()).Fuel()
 }

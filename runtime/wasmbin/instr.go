@@ -67,7 +67,7 @@ func (in *instruction) read(r *reader, imm immediate) int64 {
 		}
 	case immF64:
 		if b := r.take(8, "f64 constant"); b != nil {
-			return int64(binary.LittleEndian.Uint64(b)) //nolint:gosec // bits, not a number
+			return int64(binary.LittleEndian.Uint64(b))
 		}
 	case imm16Bytes:
 		in.bytes = r.take(16, "128-bit constant")

@@ -253,3 +253,38 @@ func Bulk() []byte {
 	m.Elements = []Element{e}
 	return m.Encode()
 }
+
+// Carry returns a module whose run mixes, n times in a loop with parameters and
+// several results, a local of every type.
+func Carry() []byte {
+	const (
+		opI64ExtendI32S opcode = 0xac
+		opF32ConvertI32 opcode = 0xb2
+		opF64PromoteF32 opcode = 0xbb
+		opF64ConvertI64 opcode = 0xb9
+		opF32Add        opcode = 0x92
+		opI32TruncSat   opcode = prefixMisc<<8 | 2
+	)
+	// Locals: n, i32, i64, f32, f64, v128; on the stack two i32 that swap.
+	c := code(nil).i32(5).i32(9).op(opLoop, 2).
+		setLocal(6).setLocal(7).
+		getLocal(1).getLocal(0).op(opI32Add).getLocal(6).op(opI32Xor).setLocal(1).
+		getLocal(2).getLocal(1).op(opI64ExtendI32S).op(opI64Sub).setLocal(2).
+		getLocal(3).getLocal(1).op(opF32ConvertI32).op(opF32Add).setLocal(3).
+		getLocal(4).getLocal(3).op(opF64PromoteF32).op(opF64Add).getLocal(2).op(opF64ConvertI64).op(opF64Add).setLocal(4).
+		getLocal(5).getLocal(1).op(opI32x4Splat).op(opI32x4Add).setLocal(5).
+		getLocal(6).getLocal(7).getLocal(1).op(opI32Add).
+		getLocal(0).i32(1).op(opI32Sub).teeLocal(0).op(opBrIf, 0).end().
+		op(opI32Xor).getLocal(1).op(opI32Xor).getLocal(4).op(opI32TruncSat).op(opI32Xor).
+		getLocal(5).op(opI32x4Lane, 2).op(opI32Xor).end()
+	m := module(1, Func{Locals: []Locals{
+		{Count: 1, Type: I32},
+		{Count: 1, Type: I64},
+		{Count: 1, Type: F32},
+		{Count: 1, Type: F64},
+		{Count: 1, Type: V128},
+		{Count: 2, Type: I32},
+	}, Body: Expr(c)})
+	m.Types = append(m.Types, FuncType{Params: []ValueType{I32, I32}, Results: []ValueType{I32, I32}})
+	return m.Encode()
+}

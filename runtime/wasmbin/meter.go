@@ -133,7 +133,8 @@ type meter struct {
 	imported uint32 // functions
 	refuel   uint32 // the added import
 	counter  uint32 // the added global
-	typeDues []int  // what calls through a table pay, by type
+	tables   []TableType
+	typeDues []int // what calls through a table pay, by type
 	typeOf   map[string]uint32
 
 	helpers     []Func
@@ -147,6 +148,7 @@ func newMeter(g *gatherer, all []facts) *meter {
 		imported:    g.imported,
 		refuel:      g.imported,
 		counter:     g.globals,
+		tables:      g.tables,
 		typeDues:    g.typeDues(all),
 		typeOf:      make(map[string]uint32),
 		helperIndex: make(map[helper]uint32),
@@ -229,21 +231,15 @@ func (mt *meter) blockType(params, results []ValueType) int64 {
 	}
 }
 
-// tableType returns the type of a table.
-func (m *Module) tableType(index uint32) (t TableType, ok bool) {
+// tableTypes lists the types of all tables, imports first.
+func (m *Module) tableTypes() []TableType {
+	var types []TableType
 	for i := range m.Imports {
-		if m.Imports[i].Kind != ExternTable {
-			continue
+		if m.Imports[i].Kind == ExternTable {
+			types = append(types, m.Imports[i].Table)
 		}
-		if index == 0 {
-			return m.Imports[i].Table, true
-		}
-		index--
 	}
-	if int(index) < len(m.Tables) {
-		return m.Tables[index], true
-	}
-	return TableType{}, false
+	return append(types, m.Tables...)
 }
 
 // maxCost bounds the cost of a function, far above anything that compiles in

@@ -87,7 +87,7 @@ func TestRecursionEndsAtTheDepthOfTheCounter(t *testing.T) {
 			if err := run(depth - 1); err != nil {
 				t.Errorf("within the depth: %v", err)
 			}
-			if got := wasmbin.Counter(counter.Get()).Depth(); got != depth { //nolint:gosec // bits
+			if got := wasmbin.Counter(counter.Get()).Depth(); got != depth {
 				t.Errorf("a depth of %d is left after the call, want %d", got, depth)
 			}
 			if err := run(depth + 1); !errors.Is(err, errTooDeep) {
