@@ -40,7 +40,7 @@
 // claim it, with a new epoch, and the former owner finds out by its next write,
 // which is refused, and steps down. A write whose answer got lost is recognised by
 // the commit id that it left in the record. What is done to a record is decided by
-// pure functions in internal/record; a file named store.go does all I/O.
+// pure functions in internal/record; only store.go writes to the bucket.
 //
 // No wall clock decides between hosts. A holder may act for 0.8 of the ttl from
 // when it sent the request that was committed, by the larger of its monotonic and
@@ -57,5 +57,5 @@
 // Admit and Report of a healthy dependency take a few nanoseconds. A grant, a
 // renewal or a release is one write. A dependency that fails now and then costs two
 // writes a failure; one that fails constantly, twenty a second and host. An idle
-// object has no goroutine, sends nothing, and takes about 1.5 KiB.
+// object has no goroutine, sends nothing, and takes less than 2 KiB of memory.
 package objects

@@ -182,6 +182,26 @@ func TestAcquireInterruptedAtAnyMomentLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestDeadlineRunsFromWhenTheAttemptWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFlaky(kvbucket.NewMemory())
+		o := object(t, openHost(t, b, objects.Config{}), "guild/42")
+		acquire(t, o, objects.LeaseOptions{Name: "other", TTL: time.Hour})
+		b.onUpdate(slowly(2 * time.Second))
+		l := acquire(t, o, objects.LeaseOptions{RenewEvery: 5 * time.Second})
+		const most = 12*time.Second - 2*time.Second // 0.8 ttl, less what the store took
+		longest := l.Remaining()
+		for range 300 {
+			pass(100 * time.Millisecond)
+			longest = max(longest, l.Remaining())
+		}
+		if longest > most || longest < most-time.Second {
+			t.Errorf("the holder had up to %v, want %v", longest, most)
+		}
+		b.onUpdate(nil)
+	})
+}
+
 // Scenario: a failed renewal ends all renewals.
 func TestRenewalGoesOnAfterAnyFailure(t *testing.T) {
 	for k := 1; k <= 10; k++ {

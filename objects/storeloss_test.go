@@ -172,7 +172,8 @@ func TestCloseEndsWhileFailuresCannotBeReported(t *testing.T) {
 		if err := call(t, d, objects.Failure); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Second)
+		pass(100 * time.Millisecond)
+		b.setDown(false) // the records are given up, while the report pauses
 		if err := h.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
