@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"math"
 	"strings"
@@ -81,6 +82,15 @@ func CurrentRevision(err error) Revision {
 	}
 	return 0
 }
+
+// Is reports whether target is the error of package context that says the same as
+// the code.
+func (e *CallError) Is(target error) bool {
+	return target == context.DeadlineExceeded && e.Timeout() || target == context.Canceled && e.Code == Canceled
+}
+
+// Timeout reports whether the time was over, as net.Error has it.
+func (e *CallError) Timeout() bool { return e.Code == DeadlineExceeded }
 
 // Error answers the request with the problem document that belongs to the code
 // of err, with its retry time if it has one. What was written before is dropped,

@@ -146,6 +146,7 @@ func (c *Call) Wait() (*Response, error) {
 	head, n := fill(make([]byte, 0, 1024), func(p []byte) int32 { return host.Current().FetchHead(c.handle, p, 0) })
 	if n < 0 {
 		c.err = failure(n, c.op)
+		_ = c.Close() // a request may make more calls than it can have handles
 		return nil, c.err
 	}
 	c.response = newResponse(c, head)
@@ -207,22 +208,14 @@ type Response struct {
 }
 
 func newResponse(c *Call, head []byte) *Response {
-	r := &Response{head: head, body: body{handle: c.handle, op: c.op}}
+	status, _ := number(head, abi.FieldStatus) // zero, which no server sends, if the host is wrong
+	r := &Response{Status: int(status), head: head, body: body{handle: c.handle, op: c.op}}
 	r.Body = &r.body
-	for rest := head; len(rest) > 0; {
-		f, next, err := abi.Next(rest)
-		if err != nil {
-			break
-		}
-		rest = next
-		if f.Tag == abi.FieldStatus {
-			status, _ := f.Number() // zero, which no server sends, if the host is wrong
-			r.Status = int(status)
-			break
-		}
-	}
 	return r
 }
+
+// Protocol returns the dependency's protocol, such as "HTTP/1.1".
+func (r *Response) Protocol() string { return string(field(r.head, abi.FieldProtocol)) }
 
 // Header returns the header fields.
 func (r *Response) Header() *Header {

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"io"
+	"iter"
 	"net/url"
 	"time"
 
@@ -49,7 +50,7 @@ func (r *Request) receive() error {
 	*r = Request{head: head, header: r.header}
 	r.body = body{handle: abi.HandleRequestBody, op: "read request"}
 	r.Body = &r.body
-	r.Method = methodName(r.field(abi.FieldMethod))
+	r.Method = methodName(field(head, abi.FieldMethod))
 	return nil
 }
 
@@ -61,26 +62,13 @@ func (r *Request) end() {
 	}
 }
 
-// field returns the value of the first field with the tag. It aliases the head,
-// which the next request overwrites.
-func (r *Request) field(tag abi.Tag) []byte {
-	for rest := r.head; len(rest) > 0; {
-		f, next, err := abi.Next(rest)
-		if err != nil {
-			return nil
-		}
-		if f.Tag == tag {
-			return f.Value
-		}
-		rest = next
-	}
-	return nil
-}
+// text returns the value of a field of the head.
+func (r *Request) text(tag abi.Tag) string { return string(field(r.head, tag)) }
 
 // Target returns the path and query as they were sent.
 func (r *Request) Target() string {
 	if r.target == "" {
-		r.target = string(r.field(abi.FieldTarget))
+		r.target = r.text(abi.FieldTarget)
 	}
 	return r.target
 }
@@ -111,36 +99,43 @@ func (r *Request) Trailer() (*Header, error) { return r.body.trailer() }
 // PathValue returns what the wildcard name of the route matched, "" if the route
 // has no such wildcard.
 func (r *Request) PathValue(name string) string {
-	for rest := r.head; len(rest) > 0; {
-		f, next, err := abi.Next(rest)
-		if err != nil {
-			break
-		}
-		rest = next
-		if f.Tag != abi.FieldPathValue {
-			continue
-		}
-		if key, value, err := f.Pair(); err == nil && string(key) == name {
+	for key, value := range pathValues(r.head) {
+		if string(key) == name {
 			return string(value)
 		}
 	}
 	return ""
 }
 
+// PathValues yields the wildcards of the route, in their order, and what they
+// matched.
+func (r *Request) PathValues() iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for name, value := range pathValues(r.head) {
+			if !yield(string(name), string(value)) {
+				return
+			}
+		}
+	}
+}
+
+// Protocol returns the client's protocol, such as "HTTP/1.1".
+func (r *Request) Protocol() string { return r.text(abi.FieldProtocol) }
+
 // Host returns the authority that the client asked for.
-func (r *Request) Host() string { return string(r.field(abi.FieldHost)) }
+func (r *Request) Host() string { return r.text(abi.FieldHost) }
 
 // Scheme returns "http" or "https".
-func (r *Request) Scheme() string { return string(r.field(abi.FieldScheme)) }
+func (r *Request) Scheme() string { return r.text(abi.FieldScheme) }
 
 // RemoteAddr returns the client's address and port.
-func (r *Request) RemoteAddr() string { return string(r.field(abi.FieldRemote)) }
+func (r *Request) RemoteAddr() string { return r.text(abi.FieldRemote) }
 
 // RequestID returns the id that the response and the host's log carry.
-func (r *Request) RequestID() string { return string(r.field(abi.FieldRequestID)) }
+func (r *Request) RequestID() string { return r.text(abi.FieldRequestID) }
 
 // Route returns the pattern of the manifest that matched.
-func (r *Request) Route() string { return string(r.field(abi.FieldRoute)) }
+func (r *Request) Route() string { return r.text(abi.FieldRoute) }
 
 // ContentLength returns the length of the body in bytes, -1 if it is unknown.
 func (r *Request) ContentLength() int64 { return contentLength(r.head) }
@@ -207,22 +202,4 @@ func methodName(b []byte) string {
 		return "OPTIONS"
 	}
 	return string(b)
-}
-
-// contentLength returns the number in a head, -1 if it has none.
-func contentLength(head []byte) int64 {
-	for len(head) > 0 {
-		f, next, err := abi.Next(head)
-		if err != nil {
-			break
-		}
-		head = next
-		if f.Tag != abi.FieldContentLength {
-			continue
-		}
-		if n, err := f.Number(); err == nil && int64(n) >= 0 {
-			return int64(n)
-		}
-	}
-	return -1
 }

@@ -129,6 +129,16 @@ func (w *ResponseWriter) keep(err error) error {
 	return err
 }
 
+// Abort breaks the response off without a word in the guest's log: the client gets
+// the host's answer for a failed function, or sees the connection end if a part of
+// the response has gone out already. Later writes fail, and the instance is
+// discarded.
+func (w *ResponseWriter) Abort() {
+	w.failed = true
+	w.err = &CallError{Op: "write response", Code: Canceled, Detail: "aborted by the guest"}
+	host.Current().Close(abi.HandleResponseBody)
+}
+
 // end completes the response after the handler has returned.
 func (w *ResponseWriter) end() error {
 	if w.failed {

@@ -178,18 +178,21 @@ func (c *call) write(p []byte) (int, error) {
 
 // finish completes the body and lets the upstream answer.
 func (c *call) finish(trailer http.Header) error {
-	if c.complete {
+	switch {
+	case c.complete:
 		return refusal(abi.Conflict, "the body is complete")
+	case len(trailer) > 0:
+		return refusal(abi.Unsupported, "a call cannot have trailers")
 	}
 	c.complete = true
 	if c.verdict == nil {
-		host.Unlabeled(func() { c.verdict = c.run(trailer) })
+		host.Unlabeled(func() { c.verdict = c.run() })
 	}
 	return nil
 }
 
 // run calls the upstream and keeps its answer.
-func (c *call) run(trailer http.Header) (err error) {
+func (c *call) run() (err error) {
 	ctx := context.Background()
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
@@ -202,7 +205,7 @@ func (c *call) run(trailer http.Header) (err error) {
 		}
 	}()
 	r, rec := httptest.NewRequestWithContext(ctx, c.method, c.target, &c.sent), httptest.NewRecorder()
-	r.Header, r.Trailer = c.header, trailer
+	r.Header = c.header
 	c.up.handler.ServeHTTP(rec, r)
 	if ctx.Err() != nil {
 		return refusal(abi.DeadlineExceeded, "the call's timeout is over")
@@ -211,6 +214,7 @@ func (c *call) run(trailer http.Header) (err error) {
 	c.trailer = answer.Trailer
 	c.reader.from = rec.Body
 	c.head = abi.AppendNumber(nil, abi.FieldStatus, uint64(answer.StatusCode))
+	c.head = abi.AppendText(c.head, abi.FieldProtocol, answer.Proto)
 	c.head = appendHeader(c.head, answer.Header)
 	c.head = abi.AppendNumber(c.head, abi.FieldContentLength, uint64(rec.Body.Len()))
 	return nil
