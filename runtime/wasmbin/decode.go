@@ -267,15 +267,10 @@ func readExpr(r *reader, visit func(in *instruction, pos int)) Expr {
 	start := r.pos
 	r.padded = false
 	var in instruction
-	for depth := 1; depth > 0 && !r.failed(); {
+	for blocks := []opcode{opBlock}; len(blocks) > 0 && !r.failed(); {
 		pos := r.pos
-		switch in.next(r); in.op {
-		case opBlock, opLoop, opIf:
-			depth++
-		case opEnd:
-			depth--
-		default:
-		}
+		in.next(r)
+		blocks = r.nest(blocks, in.op, pos)
 		if visit != nil {
 			visit(&in, pos)
 		}
@@ -287,6 +282,24 @@ func readExpr(r *reader, visit func(in *instruction, pos int)) Expr {
 		return code
 	}
 	return shortest(r.buf[start:r.pos])
+}
+
+// nest follows the instruction at pos into or out of a block.
+func (r *reader) nest(blocks []opcode, op opcode, pos int) []opcode {
+	top := len(blocks) - 1
+	switch op {
+	case opBlock, opLoop, opIf:
+		return append(blocks, op)
+	case opElse:
+		if blocks[top] != opIf {
+			r.failAt(pos, "else that belongs to no if")
+		}
+		blocks[top] = opElse
+	case opEnd:
+		return blocks[:top]
+	default:
+	}
+	return blocks
 }
 
 // shortest encodes well-formed instructions again.

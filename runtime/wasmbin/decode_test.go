@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +15,8 @@ import (
 	"github.com/edgehost/edgehost/runtime/wasmbin"
 )
 
-// validator compiles without machine code.
+// validator compiles without machine code. Wazero panics on some invalid modules,
+// which counts as an error.
 func validator(tb testing.TB) func([]byte) error {
 	tb.Helper()
 	ctx := context.Background()
@@ -24,7 +26,12 @@ func validator(tb testing.TB) func([]byte) error {
 			tb.Error(err)
 		}
 	})
-	return func(wasm []byte) error {
+	return func(wasm []byte) (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("panicked: %v", r)
+			}
+		}()
 		m, err := rt.CompileModule(ctx, wasm)
 		if err == nil {
 			err = m.Close(ctx)
@@ -136,6 +143,9 @@ func TestMalformedInstructionsAreRefusedWithTheOffset(t *testing.T) {
 		{"a miscellaneous opcode that does not exist", "\xfc\x12\x0b", 23, "instruction 0xfc12 does not exist"},
 		{"a vector opcode that does not exist", "\xfd\x9a\x01\x0b", 23, "instruction 0xfd9a does not exist"},
 		{"a vector opcode beyond the table", "\xfd\x80\x02\x0b", 23, "instruction 0xfd 0x100 does not exist"},
+		{"an else outside of blocks", "\x05\x0b", 23, "else that belongs to no if"},
+		{"an else in a loop", "\x03\x40\x05\x0b\x0b", 25, "else that belongs to no if"},
+		{"a second else", "\x41\x00\x04\x40\x05\x05\x0b\x0b", 28, "else that belongs to no if"},
 		{"a missing end", "\x01", 24, "instruction: unexpected end"},
 		{"code after the end", "\x0b\x0b", 24, "1 bytes left over"},
 		{"a block type that does not exist", "\x02\x6e\x0b\x0b", 24, "block type: 0x6e is none"},

@@ -54,7 +54,8 @@ type Locals struct {
 
 // Expr is a sequence of encoded instructions with its final end (core
 // specification 5.4.9). Expressions of a decoded module have the shortest
-// encoding and may alias the decoded bytes.
+// encoding and may alias the decoded bytes; what is put in their place has to be
+// well-formed.
 type Expr []byte
 
 // Global is a global defined in the module (core specification 5.5.9).

@@ -111,6 +111,7 @@ func (r *reader) unsigned(bits int, what string) uint64 {
 func (r *reader) signed(bits int, what string) int64 {
 	start := r.pos
 	var v int64
+	var last byte
 	for shift := 0; ; shift += 7 {
 		b := r.byte(what)
 		if r.failed() {
@@ -125,9 +126,11 @@ func (r *reader) signed(bits int, what string) int64 {
 			if unused := 64 - 7 - shift; unused > 0 {
 				v = v << unused >> unused
 			}
-			r.padded = r.padded || shift > 0 && len(appendSigned(nil, v)) < shift/7+1
+			const sign = 0x40
+			r.padded = r.padded || shift > 0 && (b == 0 && last&sign == 0 || b == 0x7f && last&sign != 0)
 			return v
 		}
+		last = b
 	}
 }
 
