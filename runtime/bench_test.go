@@ -55,7 +55,7 @@ func BenchmarkHello(b *testing.B) {
 						return
 					}
 					_, _ = io.Copy(io.Discard, resp.Body)
-					resp.Body.Close()
+					_ = resp.Body.Close()
 				}
 			})
 		})

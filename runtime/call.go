@@ -118,40 +118,40 @@ func duration(f abi.Field) (time.Duration, error) {
 }
 
 // start starts the call. A nil dependency makes it a plain one.
-func (r callRequest) start(x *exchange, d *dependency, streamed bool) (*call, error) {
+func (c callRequest) start(x *exchange, d *dependency, streamed bool) (*call, error) {
 	client, timeout := x.inst.function.plain, plainTimeout
 	if d != nil {
 		client, timeout = d.client, d.cfg.Timeout
 	}
-	if r.timeout > 0 {
-		timeout = min(timeout, r.timeout)
+	if c.timeout > 0 {
+		timeout = min(timeout, c.timeout)
 	}
-	c := &call{x: x, down: newPipe(x.signal)}
+	made := &call{x: x, down: newPipe(x.signal)}
 	var content io.Reader
 	switch {
 	case streamed:
-		c.up = newPipe(x.signal)
-		content = &upload{c.up}
-	case r.body != nil:
-		content = bytes.NewReader(r.body)
+		made.up = newPipe(x.signal)
+		content = &upload{made.up}
+	case c.body != nil:
+		content = bytes.NewReader(c.body)
 	}
 	ctx, cancel := context.WithCancelCause(x.effort())
 	ctx, release := context.WithDeadlineCause(ctx, x.deadline, abi.DeadlineExceeded)
-	req, err := client.NewRequest(ctx, r.method, r.target, content)
+	req, err := client.NewRequest(ctx, c.method, c.target, content)
 	if err != nil {
 		release()
 		cancel(nil)
 		return nil, err
 	}
-	r.header.addTo(req.Header, notInCall)
-	c.cancel = cancel
-	unbind := r.lease.bind(req, cancel)
+	c.header.addTo(req.Header, notInCall)
+	made.cancel = cancel
+	unbind := c.lease.bind(req, cancel)
 	x.tasks.Go(func() {
 		defer release()
 		defer unbind()
-		c.run(ctx, client, d, req, timeout)
+		made.run(ctx, client, d, req, timeout)
 	})
-	return c, nil
+	return made, nil
 }
 
 // plainTimeout bounds the time until the head of an answer to a call that has no
@@ -212,6 +212,13 @@ func (c *call) peek() ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.head, c.verdict
+}
+
+// stage says which of the two there is.
+func (c *call) stage() (headed, failed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.head != nil, c.verdict != nil
 }
 
 // answer waits for the head.
@@ -294,11 +301,11 @@ func (c *call) ready(interest uint32) (ready uint32, err error) {
 	if interest&abi.WaitWrite != 0 && c.up == nil {
 		return 0, errKind
 	}
-	head, verdict := c.peek()
-	if verdict != nil {
+	headed, failed := c.stage()
+	switch {
+	case failed:
 		return interest | abi.WaitFailed, nil
-	}
-	if interest&abi.WaitRead != 0 && head != nil {
+	case interest&abi.WaitRead != 0 && headed:
 		if read, _ := c.down.ready(); read || !c.headSeen {
 			ready |= abi.WaitRead
 		}

@@ -82,6 +82,19 @@ func TestCheckFindsEverythingAtOnce(t *testing.T) {
 	}
 }
 
+func TestCheckRefusesACommand(t *testing.T) {
+	command, err := build("hello", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = runtime.Check(t.Context(), runtime.App{Name: "app", Functions: []runtime.FunctionConfig{
+		{Name: "f", Module: command, Routes: []string{"/"}},
+	}})
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "-buildmode=c-shared") {
+		t.Errorf("got %v, want one line that says how to build it", err)
+	}
+}
+
 func TestCacheDirectoryMustBePrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -72,7 +72,7 @@ func (d *dependency) guarded(ctx context.Context, req *http.Request, timeout tim
 	}
 	begun := time.Now()
 	response, err := limited(ctx, req, timeout, d.client.Do)
-	d.report(admission, outcomeOf(response, err, time.Since(begun), d.cfg.Timeout))
+	d.report(admission, outcomeOf(response, err, time.Since(begun), d.cfg.Timeout)) //nolint:contextcheck // the verdict must not end with the request
 	return response, err
 }
 
@@ -80,13 +80,13 @@ func (d *dependency) guarded(ctx context.Context, req *http.Request, timeout tim
 // the request that it is made for, because everybody waits for its verdict.
 func (d *dependency) probe(ctx context.Context, req *http.Request, admission objects.Admission) (*http.Response, error) {
 	probing, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	unbind := context.AfterFunc(d.base, func() { cancel(context.Canceled) })
+	unbind := context.AfterFunc(d.base, func() { cancel(context.Canceled) }) //nolint:contextcheck // it ends with the app
 	results := make(chan attempt)
 	d.probes.Go(func() {
 		defer unbind()
 		begun := time.Now()
 		response, err := limited(probing, req, d.cfg.Timeout, d.client.DoOnce)
-		d.report(admission, outcomeOf(response, err, time.Since(begun), d.cfg.Timeout))
+		d.report(admission, outcomeOf(response, err, time.Since(begun), d.cfg.Timeout)) //nolint:contextcheck // it ends with the app
 		select {
 		case results <- attempt{response: response, err: err}:
 			return // the body is the caller's

@@ -93,7 +93,7 @@ func (l *loader) loadAll(ctx context.Context, functions []FunctionConfig) ([]*mo
 // prefixed puts a prefix before each error that was joined into err, so that
 // each stays a line of its own.
 func prefixed(prefix string, err error) error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only the outermost error is taken apart
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return fmt.Errorf("%s: %w", prefix, err)
 	}

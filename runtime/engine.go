@@ -154,7 +154,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.seconds.Observe(took.Seconds())
 	}
 	m.request(a.outcome.slot, a.outcome.problem.code).Inc()
-	a.log(e.base, took)
+	a.log(r.Context(), took)
 	if a.outcome.brokenOff {
 		panic(http.ErrAbortHandler)
 	}

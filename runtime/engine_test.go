@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -22,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if dir, err := codeCache(); err == nil {
-			os.RemoveAll(dir)
+			_ = os.RemoveAll(dir)
 		}
 		os.Exit(code)
 	}))
@@ -55,15 +56,15 @@ type host struct {
 
 // serve deploys functions on an engine of their own. A function without routes
 // gets "/" and its name.
-func serve(t testing.TB, functions ...runtime.FunctionConfig) *host {
-	t.Helper()
-	h := open(t, runtime.Config{})
-	h.deploy(t, runtime.App{Name: "app", Functions: functions})
+func serve(tb testing.TB, functions ...runtime.FunctionConfig) *host {
+	tb.Helper()
+	h := open(tb, runtime.Config{})
+	h.deploy(tb, runtime.App{Name: "app", Functions: functions})
 	return h
 }
 
-func open(t testing.TB, cfg runtime.Config) *host {
-	t.Helper()
+func open(tb testing.TB, cfg runtime.Config) *host {
+	tb.Helper()
 	h := &host{log: new(log)}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(h.log, nil))
@@ -71,71 +72,78 @@ func open(t testing.TB, cfg runtime.Config) *host {
 	if cfg.CacheDir == "" {
 		dir, err := codeCache()
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		cfg.CacheDir = dir
 	}
-	engine, err := runtime.Open(t.Context(), cfg)
+	engine, err := runtime.Open(tb.Context(), cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	server := httptest.NewServer(engine)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		server.CloseClientConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := engine.Close(ctx); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 		server.Close()
 		http.DefaultClient.CloseIdleConnections()
-		if t.Failed() {
-			t.Log(h.log)
+		if tb.Failed() {
+			tb.Log(h.log)
 		}
 	})
 	h.Engine, h.url = engine, server.URL
 	return h
 }
 
-func (h *host) deploy(t testing.TB, app runtime.App) {
-	t.Helper()
+func (h *host) deploy(tb testing.TB, app runtime.App) {
+	tb.Helper()
 	for i, f := range app.Functions {
 		if f.Routes == nil {
 			app.Functions[i].Routes = []string{"/" + f.Name}
 		}
 	}
-	if err := h.Deploy(t.Context(), app); err != nil {
-		t.Fatal(err)
+	if err := h.Deploy(tb.Context(), app); err != nil {
+		tb.Fatal(err)
 	}
+}
+
+// An answer is a response without its body.
+type answer struct {
+	StatusCode      int
+	Header, Trailer http.Header
+	ContentLength   int64
 }
 
 // do sends a request and returns the answer with its whole body.
-func (h *host) do(t testing.TB, method, path string, body io.Reader) (*http.Response, string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, h.url+path, body)
+func (h *host) do(tb testing.TB, method, path string, body io.Reader) (answer, string) {
+	tb.Helper()
+	req, err := http.NewRequestWithContext(tb.Context(), method, h.url+path, body)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return send(t, req)
+	return send(tb, req)
 }
 
-func (h *host) get(t testing.TB, path string) (*http.Response, string) {
-	t.Helper()
-	return h.do(t, http.MethodGet, path, nil)
+func (h *host) get(tb testing.TB, path string) (answer, string) {
+	tb.Helper()
+	return h.do(tb, http.MethodGet, path, nil)
 }
 
-func send(t testing.TB, req *http.Request) (*http.Response, string) {
-	t.Helper()
+func send(tb testing.TB, req *http.Request) (answer, string) {
+	tb.Helper()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		tb.Error(err)
+		return answer{}, ""
 	}
-	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		tb.Error(err)
 	}
-	return resp, string(b)
+	return answer{resp.StatusCode, resp.Header, resp.Trailer, resp.ContentLength}, string(b)
 }
 
 // A document is a problem document.
@@ -146,20 +154,20 @@ type document struct {
 }
 
 // wantProblem checks that an answer is the problem document of a code.
-func wantProblem(t testing.TB, resp *http.Response, body string, status int, code string) {
-	t.Helper()
+func wantProblem(tb testing.TB, resp answer, body string, status int, code string) {
+	tb.Helper()
 	if got := resp.Header.Get("Content-Type"); resp.StatusCode != status || got != "application/problem+json" {
-		t.Fatalf("got %d %q %q, want %d and a problem document", resp.StatusCode, got, body, status)
+		tb.Fatalf("got %d %q %q, want %d and a problem document", resp.StatusCode, got, body, status)
 	}
 	var d document
 	if err := json.Unmarshal([]byte(body), &d); err != nil {
-		t.Fatalf("%q: %v", body, err)
+		tb.Fatalf("%q: %v", body, err)
 	}
 	if d.Code != code || d.Status != status || d.Title == "" || d.Type == "" {
-		t.Errorf("got %+v, want code %s and status %d", d, code, status)
+		tb.Errorf("got %+v, want code %s and status %d", d, code, status)
 	}
 	if id := resp.Header.Get("X-Request-Id"); d.RequestID == "" || d.RequestID != id {
-		t.Errorf("request_id is %q in the document and %q in the header", d.RequestID, id)
+		tb.Errorf("request_id is %q in the document and %q in the header", d.RequestID, id)
 	}
 }
 

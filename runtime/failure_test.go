@@ -54,7 +54,7 @@ func TestAnswerThatIsBegunIsBrokenOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("got %d, want the head that the guest sent", resp.StatusCode)
 	}

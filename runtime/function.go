@@ -197,8 +197,9 @@ func (x *exchange) conclude(a *arrival) outcome {
 		}
 	}
 	o := outcome{problem: problems[0], status: p.status}
+	whole := p.sent && p.ended
 	switch {
-	case x.flags.Load()&abi.StatusCanceled != 0 && !(p.sent && p.ended):
+	case x.flags.Load()&abi.StatusCanceled != 0 && !whole:
 		return failed(abi.Canceled, 0, x.broken)
 	case x.broken != nil && x.request.exceeded:
 		o = failed(abi.TooLarge, 0, x.broken)

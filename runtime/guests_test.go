@@ -15,19 +15,19 @@ import (
 var guests = struct {
 	tools, hello func() ([]byte, error)
 }{
-	tools: sync.OnceValues(func() ([]byte, error) { return build("tools") }),
-	hello: sync.OnceValues(func() ([]byte, error) { return build("hello") }),
+	tools: sync.OnceValues(func() ([]byte, error) { return build("tools", "c-shared") }),
+	hello: sync.OnceValues(func() ([]byte, error) { return build("hello", "c-shared") }),
 }
 
 // build compiles a guest with the toolchain that runs the tests.
-func build(name string) ([]byte, error) {
+func build(name, mode string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "guest")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "guest.wasm")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, "./testdata/guests/"+name)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildmode="+mode, "-ldflags=-s -w", "-o", out, "./testdata/guests/"+name)
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build guest %s: %w\n%s", name, err, text)
@@ -36,11 +36,11 @@ func build(name string) ([]byte, error) {
 }
 
 // module returns the code of a Go guest.
-func module(t testing.TB, build func() ([]byte, error)) []byte {
-	t.Helper()
+func module(tb testing.TB, build func() ([]byte, error)) []byte {
+	tb.Helper()
 	b, err := build()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
@@ -49,11 +49,11 @@ func module(t testing.TB, build func() ([]byte, error)) []byte {
 var codeCache = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "edgehost-code") })
 
 // tools is the function that does what its path says.
-func tools(t testing.TB) runtime.FunctionConfig {
-	t.Helper()
+func tools(tb testing.TB) runtime.FunctionConfig {
+	tb.Helper()
 	return runtime.FunctionConfig{
 		Name:   "tools",
-		Module: module(t, guests.tools),
+		Module: module(tb, guests.tools),
 		Routes: []string{"/tools/{what}"},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,7 +145,7 @@ func TestContentLengthIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
+		defer func() { _ = resp.Body.Close() }()
 		if b, err := io.ReadAll(resp.Body); err == nil {
 			t.Errorf("the answer looks complete: %q", b)
 		}
@@ -249,22 +250,14 @@ func TestEchoStreamsWhileTheRequestGoesOn(t *testing.T) {
 	h := serve(t, tools(t))
 	up, feed := io.Pipe()
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+"/tools/echo?flush=1", up)
-	answers := make(chan *http.Response, 1)
-	go func() {
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Error(err)
-		}
-		answers <- resp
-	}()
-	if _, err := io.WriteString(feed, "first\n"); err != nil {
+	var feeder sync.WaitGroup
+	defer feeder.Wait()
+	feeder.Go(func() { _, _ = io.WriteString(feed, "first\n") })
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
 		t.Fatal(err)
 	}
-	resp := <-answers
-	if resp == nil {
-		t.FailNow()
-	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewReader(resp.Body)
 	for _, line := range []string{"first\n", "second\n", "third\n"} {
 		if line != "first\n" {
@@ -276,7 +269,7 @@ func TestEchoStreamsWhileTheRequestGoesOn(t *testing.T) {
 			t.Fatalf("got %q, %v, want %q before the request ends", got, err, line)
 		}
 	}
-	feed.Close()
+	_ = feed.Close()
 	if rest, err := io.ReadAll(lines); len(rest) != 0 || err != nil {
 		t.Errorf("got %q, %v at the end", rest, err)
 	}
@@ -291,7 +284,7 @@ func TestGuestSeesTheClientGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	resp.Body.Close()
+	_ = resp.Body.Close()
 	h.waitForLog(t, "client has gone")
 	if text := h.log.String(); !strings.Contains(text, "canceled=true") {
 		t.Errorf("the guest could still write: %s", text)
@@ -307,16 +300,16 @@ func TestStalledUploadIsAnsweredAtTheDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	begun := time.Now()
-	fmt.Fprint(conn, "POST /tools/upload HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+	_, _ = fmt.Fprint(conn, "POST /tools/upload HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, _ := io.ReadAll(resp.Body)
-	wantProblem(t, resp, string(body), http.StatusGatewayTimeout, "deadline_exceeded")
+	wantProblem(t, answer{StatusCode: resp.StatusCode, Header: resp.Header}, string(body), http.StatusGatewayTimeout, "deadline_exceeded")
 	if took := time.Since(begun); took > time.Second {
 		t.Errorf("answered after %v, want 300ms", took)
 	}
@@ -330,8 +323,8 @@ func TestStalledDownloadEndsAtTheDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	fmt.Fprint(conn, "GET /tools/download?n=100000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+	defer func() { _ = conn.Close() }()
+	_, _ = fmt.Fprint(conn, "GET /tools/download?n=100000000 HTTP/1.1\r\nHost: x\r\n\r\n")
 	h.waitForLog(t, "code=deadline_exceeded") // nobody has read a byte
 	if !strings.Contains(h.log.String(), "broken_off=true") {
 		t.Errorf("the answer was not broken off: %s", h.log)
@@ -404,8 +397,8 @@ func TestConfigComesFromTheFunctionOnly(t *testing.T) {
 }
 
 // waitForLog waits until a text has been logged.
-func (h *host) waitForLog(t testing.TB, text string) {
-	t.Helper()
+func (h *host) waitForLog(tb testing.TB, text string) {
+	tb.Helper()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	deadline := time.After(10 * time.Second)
@@ -413,7 +406,7 @@ func (h *host) waitForLog(t testing.TB, text string) {
 		select {
 		case <-ticker.C:
 		case <-deadline:
-			t.Fatalf("%q is not in the log: %s", text, h.log)
+			tb.Fatalf("%q is not in the log: %s", text, h.log)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (h *leaseHandle) acquire(ctx context.Context, o *objects.Object, opts objec
 	dropped := h.dropped
 	h.mu.Unlock()
 	if dropped && err == nil {
-		h.release(lease)
+		h.release(lease) //nolint:contextcheck // the release must not end with the request
 	}
 	h.x.signal()
 }
@@ -91,8 +91,9 @@ func (h *leaseHandle) ready(interest uint32) (uint32, error) {
 		return 0, errKind
 	}
 	lease, err := h.peek()
+	failed := err != nil || lease != nil && lease.Err() != nil
 	switch {
-	case err != nil || lease != nil && lease.Err() != nil:
+	case failed:
 		return abi.WaitRead | abi.WaitFailed, nil
 	case lease != nil:
 		return abi.WaitRead, nil

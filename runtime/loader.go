@@ -80,7 +80,7 @@ func canCompile(ctx context.Context) (ok bool) {
 		}
 	}()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigCompiler())
-	defer r.Close(ctx)
+	defer func() { _ = r.Close(ctx) }()
 	// One function, () -> (), without instructions.
 	_, err := r.CompileModule(ctx, []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x0a\x04\x01\x02\x00\x0b"))
 	return err == nil

@@ -52,15 +52,18 @@ func TestBodiesStreamInBoundedMemory(t *testing.T) {
 	h.get(t, "/tools/echo") // starts the instance
 	for name, transfer := range map[string]func(t *testing.T) int64{
 		"upload": func(t *testing.T) int64 {
+			t.Helper()
 			var n int64
 			_, body := h.do(t, http.MethodPost, "/tools/upload", io.LimitReader(zeros{}, manyBytes))
 			_, _ = fmt.Sscan(body, &n)
 			return n
 		},
 		"download": func(t *testing.T) int64 {
+			t.Helper()
 			return discard(t, http.MethodGet, fmt.Sprint(h.url, "/tools/download?n=", manyBytes), nil)
 		},
 		"both ways at once": func(t *testing.T) int64 {
+			t.Helper()
 			return discard(t, http.MethodPost, h.url+"/tools/echo", io.LimitReader(zeros{}, manyBytes))
 		},
 	} {
@@ -89,7 +92,7 @@ func discard(t *testing.T, method, url string, body io.Reader) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	n, err := io.Copy(io.Discard, resp.Body)
 	if err != nil {
 		t.Error(err)
@@ -122,7 +125,7 @@ func TestManyClientsAtOnce(t *testing.T) {
 					return
 				}
 				_, _ = io.Copy(io.Discard, resp.Body)
-				resp.Body.Close()
+				_ = resp.Body.Close()
 				if resp.StatusCode != status && (path != "/loop" || resp.StatusCode != 503) {
 					t.Errorf("%s: got %d, want %d", path, resp.StatusCode, status)
 				}

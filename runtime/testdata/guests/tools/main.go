@@ -242,6 +242,7 @@ func lease(w *edge.ResponseWriter, r *edge.Request) {
 		edge.Error(w, err)
 		return
 	}
+	edge.Log.Info("holding the lease")
 	time.Sleep(time.Duration(number(r, "ms")) * time.Millisecond)
 	fmt.Fprint(w, l.Fence(), " ", l.Remaining() > 0, " ", l.Err())
 	if query(r, "release") != "" {
