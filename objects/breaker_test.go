@@ -403,7 +403,7 @@ func TestBreakerSurvivesARestart(t *testing.T) {
 }
 
 func TestIdleObjectsCostNoGoroutineAndLittleMemory(t *testing.T) {
-	const n = 20_000
+	const n = 10_000
 	h := openHost(t, kvbucket.NewMemory(), objects.Config{})
 	ctx := t.Context()
 	goroutines, heap := goruntime.NumGoroutine(), heapInUse()
