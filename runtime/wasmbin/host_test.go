@@ -19,7 +19,7 @@ var (
 )
 
 const (
-	slice      = 250_000
+	slice      = 200_000
 	yieldEvery = 16 // slices: yielding wakes other threads, which costs microseconds
 )
 

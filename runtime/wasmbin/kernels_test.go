@@ -9,6 +9,7 @@ const (
 	opF64Load    opcode = 0x2b
 	opF64Store   opcode = 0x39
 	opI32Store8  opcode = 0x3a
+	opI32Store   opcode = 0x36
 	opI32Eqz     opcode = 0x45
 	opI32GeU     opcode = 0x4f
 	opI32Mul     opcode = 0x6c
@@ -126,6 +127,7 @@ func Endless() []Kernel {
 		{Name: "call tree without loops", Wasm: callTree(), N: 60},
 		{Name: "state machine", Wasm: stateMachine()},
 		{Name: "SIMD loop", Wasm: simdLoop()},
+		{Name: "pointer chase", Wasm: chase()},
 		{Name: "fills of memory", Wasm: bulkLoop(code(nil).i32(0).i32(7).i32(hugeBytes).op(opMemoryFill))},
 		{Name: "copies of memory", Wasm: bulkLoop(code(nil).i32(hugeBytes / 2).i32(8).i32(hugeBytes / 2).op(opMemoryCopy))},
 		{Name: "fills of a table", Wasm: bulkLoop(code(nil).i32(0).op(opRefNull, int64(FuncRef)).i32(hugeElements).op(opTableFill, 0))},
@@ -167,6 +169,20 @@ func stateMachine() []byte {
 	}
 	c = c.i32(0).setLocal(1).op(opBr, 0).end().i32(0).end()
 	return runner(c, 1, I32)
+}
+
+// chase follows pointers from one line of a memory of 64 MiB to another, after it
+// has written them there in an order that no processor foresees.
+func chase() []byte {
+	const lines = 1 << 20
+	next := func(c code) code { // the line after local 1: a full cycle (Hull and Dobell)
+		return c.getLocal(1).i32(1_664_525).op(opI32Mul).i32(1_013_904_223).op(opI32Add).i32(lines - 1).op(opI32And)
+	}
+	c := next(code(nil).op(opLoop, emptyBlock)).setLocal(2).
+		getLocal(1).i32(64).op(opI32Mul).getLocal(2).i32(64).op(opI32Mul).op(opI32Store, 2, 0).
+		getLocal(2).teeLocal(1).op(opBrIf, 0).end().
+		op(opLoop, emptyBlock).getLocal(0).op(opI32Load, 2, 0).setLocal(0).op(opBr, 0).end().i32(0).end()
+	return module(lines*64>>pageSizeShift, Func{Locals: []Locals{{Count: 2, Type: I32}}, Body: Expr(c)}).Encode()
 }
 
 func simdLoop() []byte {

@@ -46,6 +46,8 @@ const (
 	opNop               opcode = 0x01
 	opF32Const          opcode = 0x43
 	opF64Const          opcode = 0x44
+	opI32Load           opcode = 0x28
+	opI64Load32U        opcode = 0x35
 	opI32Eq             opcode = 0x46
 	opI32LtU            opcode = 0x49
 	opI32LeU            opcode = 0x4d
