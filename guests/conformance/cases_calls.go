@@ -241,7 +241,7 @@ func breakerCases() []testCase {
 			h := s.fetch("trips-on-fetch", "/status/500")
 			s.answered(h, numberField(abi.FieldStatus, 500))
 			s.call("drain", h).gives(s, 0)
-			s.call("wait", 0, 0, int(200*time.Millisecond)) // the opening is stored meanwhile
+			s.call("wait", 0, 0, int(500*time.Millisecond)) // the opening is stored meanwhile
 			s.verdict(s.fetch("trips-on-fetch", "/echo"), abi.BreakerOpen)
 		}},
 		{rule: "7.5", name: "one probe after the cooldown, deferral for others, then closed", script: func(s *script) {

@@ -37,8 +37,8 @@ func hostCases() []testCase {
 		{rule: "7.1", name: "status tells the time that is left", script: func(s *script) {
 			out := s.cell(abi.StatusSize)
 			s.call("status", out).gives(s, 0)
-			within := func(ns uint64) bool { return ns > 0 && ns <= uint64(10*time.Second) }
-			s.word(out, 0, within, "a part of 10 s")
+			within := func(ns uint64) bool { return ns > 0 && ns <= uint64(guestTimeout) }
+			s.word(out, 0, within, "a part of the function's timeout")
 			s.word(out, 8, func(ns uint64) bool { return int64(ns) > 0 }, "some time")
 			s.word(out, 24, func(flags uint64) bool { return flags == 0 }, "no flag, and zero")
 			s.checks = append(s.checks, func(m image) error {

@@ -47,9 +47,9 @@ func Run(t *testing.T, deploy func(t *testing.T, d Deployment) string) {
 	up := startUpstream(t)
 	k := &kit{upstream: up, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	t.Cleanup(k.client.CloseIdleConnections)
-	k.guest = deploy(t, k.deployment("/", 10*time.Second))
-	k.hasty = deploy(t, k.deployment("/hasty/", 300*time.Millisecond))
-	early := k.deployment("/early/", 10*time.Second)
+	k.guest = deploy(t, k.deployment("/", guestTimeout))
+	k.hasty = deploy(t, k.deployment("/hasty/", hastyTimeout))
+	early := k.deployment("/early/", guestTimeout)
 	early.Module = earlyBird()
 	earlyURL := deploy(t, early)
 	t.Run("1.3 before a request few functions work", func(t *testing.T) { k.checkEarly(t, earlyURL) })
@@ -70,6 +70,12 @@ func allCases(upstreamURL string) []testCase {
 		leaseCases(), leaseEndCases(), stateCases(), leasedStateCases(), laterCases())
 }
 
+// Times are long enough for a loaded machine, where a case only fails by them.
+const (
+	guestTimeout = 15 * time.Second
+	hastyTimeout = time.Second // of the cases that wait for it
+)
+
 type kit struct {
 	upstream     *upstream
 	client       *http.Client
@@ -78,7 +84,7 @@ type kit struct {
 
 func (k *kit) deployment(prefix string, timeout time.Duration) Deployment {
 	dependency := func(name string, threshold int, reset time.Duration) Dependency {
-		return Dependency{name, k.upstream.URL + "/base", 2 * time.Second, threshold, reset}
+		return Dependency{name, k.upstream.URL + "/base", guestTimeout, threshold, reset}
 	}
 	return Deployment{
 		Module:         interpreter(),
@@ -186,7 +192,7 @@ func shortened(s string) string { return s[:min(len(s), 300)] }
 
 // exchange sends a request and receives the response, whatever becomes of it.
 func (k *kit) exchange(ctx context.Context, c testCase, program []byte) (response, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*guestTimeout)
 	defer cancel()
 	var got response
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{

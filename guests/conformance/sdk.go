@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // RunSDK checks an SDK by a guest that was written with it. The guest must
@@ -16,7 +15,7 @@ func RunSDK(t *testing.T, module []byte, deploy func(t *testing.T, d Deployment)
 	t.Helper()
 	k := &kit{upstream: startUpstream(t), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	t.Cleanup(k.client.CloseIdleConnections)
-	d := k.deployment("/", 10*time.Second)
+	d := k.deployment("/", guestTimeout)
 	d.Module = module
 	d.Routes = []string{"/", "/head/{id}"}
 	k.guest = deploy(t, d)
