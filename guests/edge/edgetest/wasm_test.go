@@ -24,40 +24,62 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/guests/edge"
+	"github.com/edgehost/edgehost/guests/edge/edgehttp"
+	"github.com/edgehost/edgehost/guests/edge/edgetest/internal/httptour"
 	"github.com/edgehost/edgehost/guests/edge/edgetest/internal/tour"
 	"github.com/edgehost/edgehost/guests/edge/internal/host"
 )
 
-// TestWasm serves the same requests to the tour as Go code and as a Wasm guest,
-// and wants the same host calls, logs and answers.
+// TestWasm serves the same requests to the tours as Go code and as Wasm guests, and
+// wants the same host calls, logs and answers.
 func TestWasm(t *testing.T) {
 	t.Parallel()
-	guest := compile(t, build(t, "./testdata/guest"))
-	t.Run("imports and exports are those of the ABI", func(t *testing.T) {
-		t.Parallel()
-		checkModule(t, guest.module)
-	})
-	for _, stop := range tour.Stops() {
-		t.Run(stop, func(t *testing.T) {
+	tours := []struct {
+		guest   string
+		stops   []string
+		handler edge.Handler
+	}{
+		{"guest", tour.Stops(), tour.Handler},
+		{"httpguest", httptour.Stops(), edgehttp.Handler(httptour.Handler())},
+	}
+	for _, tour := range tours {
+		t.Run(tour.guest, func(t *testing.T) {
 			t.Parallel()
-			native := tourHost(t)
-			native.Handle("/{stop}", tour.Handler)
-			inWasm := tourHost(t)
-			inWasm.route("/{stop}", guest.instance(t))
-			want, got := native.Serve(tourRequest(stop)), inWasm.Serve(tourRequest(stop))
-			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("response (-native +wasm):\n%s", diff)
-			}
-			if diff := cmp.Diff(native.Calls(), inWasm.Calls()); diff != "" {
-				t.Errorf("host calls (-native +wasm):\n%s", diff)
-			}
-			if diff := cmp.Diff(firstLines(native), firstLines(inWasm)); diff != "" {
-				t.Errorf("logs (-native +wasm):\n%s", diff)
-			}
-			if failed := stop == "panic"; want.Failed != failed || want.Code == abi.Internal {
-				t.Errorf("the tour went wrong: %+v", want)
+			guest := compile(t, build(t, "./testdata/"+tour.guest))
+			t.Run("imports and exports are those of the ABI", func(t *testing.T) {
+				t.Parallel()
+				checkModule(t, guest.module)
+			})
+			for _, stop := range tour.stops {
+				t.Run(stop, func(t *testing.T) {
+					t.Parallel()
+					native := tourHost(t)
+					native.Handle("/{stop}", tour.handler)
+					inWasm := tourHost(t)
+					inWasm.route("/{stop}", guest.instance(t))
+					compare(t, native, inWasm, stop)
+				})
 			}
 		})
+	}
+}
+
+// compare takes both hosts to a stop.
+func compare(t *testing.T, native, inWasm *Host, stop string) {
+	t.Helper()
+	want, got := native.Serve(tourRequest(stop)), inWasm.Serve(tourRequest(stop))
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("response (-native +wasm):\n%s", diff)
+	}
+	if diff := cmp.Diff(native.Calls(), inWasm.Calls()); diff != "" {
+		t.Errorf("host calls (-native +wasm):\n%s", diff)
+	}
+	if diff := cmp.Diff(firstLines(native), firstLines(inWasm)); diff != "" {
+		t.Errorf("logs (-native +wasm):\n%s", diff)
+	}
+	if failed := stop == "panic" || stop == "abort"; want.Failed != failed || want.Code == abi.Internal {
+		t.Errorf("the tour went wrong: %+v", want)
 	}
 }
 
