@@ -20,7 +20,7 @@ var (
 
 const (
 	slice      = 200_000
-	yieldEvery = 16 // slices: yielding wakes other threads, which costs microseconds
+	yieldEvery = 64 // slices, about a millisecond: yielding wakes other threads
 )
 
 // host is what a metered guest needs around it.
