@@ -113,6 +113,7 @@ func (h *host) deploy(tb testing.TB, app runtime.App) {
 // An answer is a response without its body.
 type answer struct {
 	StatusCode      int
+	Proto           string
 	Header, Trailer http.Header
 	ContentLength   int64
 }
@@ -134,7 +135,12 @@ func (h *host) get(tb testing.TB, path string) (answer, string) {
 
 func send(tb testing.TB, req *http.Request) (answer, string) {
 	tb.Helper()
-	resp, err := http.DefaultClient.Do(req)
+	return sendBy(tb, http.DefaultClient, req)
+}
+
+func sendBy(tb testing.TB, client *http.Client, req *http.Request) (answer, string) {
+	tb.Helper()
+	resp, err := client.Do(req)
 	if err != nil {
 		tb.Error(err)
 		return answer{}, ""
@@ -143,7 +149,7 @@ func send(tb testing.TB, req *http.Request) (answer, string) {
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		tb.Error(err)
 	}
-	return answer{resp.StatusCode, resp.Header, resp.Trailer, resp.ContentLength}, string(b)
+	return answer{resp.StatusCode, resp.Proto, resp.Header, resp.Trailer, resp.ContentLength}, string(b)
 }
 
 // A document is a problem document.

@@ -62,7 +62,7 @@ func guarded(tb testing.TB, u *upstream, timeout time.Duration, policy objects.P
 	})
 	h := open(tb, runtime.Config{Objects: coordination})
 	f := tools(tb)
-	f.Dependencies, f.Objects, f.Timeout = []string{"up"}, []string{"doc/*", "main"}, 5*time.Second
+	f.Dependencies, f.Objects, f.Timeout = []string{"up"}, []string{"doc/*", "main"}, 30*time.Second
 	h.deploy(tb, runtime.App{
 		Name:      "app",
 		Functions: []runtime.FunctionConfig{f},
@@ -234,7 +234,7 @@ func TestLargeBodiesStreamThroughACall(t *testing.T) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		_, _ = io.Copy(w, r.Body)
 	})
-	h := guarded(t, u, 5*time.Second, objects.Policy{})
+	h := guarded(t, u, 20*time.Second, objects.Policy{})
 	const size = 8 << 20
 	n := discard(t, http.MethodPost, h.url+callUp, io.LimitReader(zeros{}, size))
 	if n != size {

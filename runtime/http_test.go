@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
 	"slices"
@@ -408,5 +409,37 @@ func (h *host) waitForLog(tb testing.TB, text string) {
 		case <-deadline:
 			tb.Fatalf("%q is not in the log: %s", text, h.log)
 		}
+	}
+}
+
+func TestHTTP2HasTheSameRules(t *testing.T) {
+	f := tools(t)
+	f.Timeout = time.Second
+	h := serve(t, f)
+	server := httptest.NewUnstartedServer(h)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	h.url = server.URL
+	client := server.Client()
+	do := func(method, path string, body io.Reader, trailer http.Header) (answer, string) {
+		t.Helper()
+		req, _ := http.NewRequestWithContext(t.Context(), method, h.url+path, body)
+		req.Trailer = trailer
+		return sendBy(t, client, req)
+	}
+	resp, body := do(http.MethodPost, "/tools/trailers", io.NopCloser(strings.NewReader("body")), http.Header{"X-Sum": {"42"}})
+	if resp.Proto != "HTTP/2.0" || body != "body" || resp.Trailer.Get("X-Sum") != "42" {
+		t.Errorf("%s: got %q with trailers %v", resp.Proto, body, resp.Trailer)
+	}
+	if _, body := do(http.MethodGet, "/tools/head", nil, nil); !strings.Contains(body, `"scheme":"https"`) {
+		t.Errorf("got %s, want the scheme https", body)
+	}
+	up, feed := io.Pipe()
+	defer func() { _ = feed.Close() }()
+	resp, body = do(http.MethodPost, "/tools/upload", up, nil) // nothing is ever sent
+	wantProblem(t, resp, body, http.StatusGatewayTimeout, "deadline_exceeded")
+	if _, body := do(http.MethodPost, "/tools/echo", strings.NewReader("again"), nil); body != "again" {
+		t.Errorf("got %q on the same connection", body)
 	}
 }

@@ -102,7 +102,7 @@ func discard(t *testing.T, method, url string, body io.Reader) int64 {
 
 func TestManyClientsAtOnce(t *testing.T) {
 	f := tools(t)
-	f.Timeout, f.Instances = 10*time.Second, 4
+	f.Timeout, f.QueueWait, f.Instances = 30*time.Second, 30*time.Second, 4
 	loop := runtime.FunctionConfig{Name: "loop", Module: conformance.Loop(), Timeout: 50 * time.Millisecond, Instances: 2}
 	trap := runtime.FunctionConfig{Name: "trap", Module: conformance.Trap()}
 	hello := runtime.FunctionConfig{Name: "hello", Module: conformance.Hello()}

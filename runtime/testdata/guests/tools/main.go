@@ -271,8 +271,8 @@ func state(w *edge.ResponseWriter, r *edge.Request) {
 		edge.Error(w, err)
 		return
 	}
-	if _, err := object.Put("count", nil, revision+1000, l); !errors.Is(err, edge.Conflict) {
-		fmt.Fprint(w, "a wrong revision gave ", err, " ")
+	if _, err := object.Put("count", nil, revision, l); !errors.Is(err, edge.Conflict) {
+		fmt.Fprint(w, "an old revision gave ", err, " ")
 	}
 	fmt.Fprint(w, n+1)
 }
