@@ -44,12 +44,12 @@ func (b *body) Close() error {
 
 // trailer asks for the fields that followed the body.
 func (b *body) trailer() (*Header, error) {
-	record, n := fill(nil, func(p []byte) int32 { return host.Current().Trailers(b.handle, p) })
+	fields, n := fill(nil, func(p []byte) int32 { return host.Current().Trailers(b.handle, p) })
 	if n < 0 {
 		return nil, failure(n, b.op)
 	}
 	h := new(Header)
-	h.decode(record)
+	h.decode(&record{bytes: fields})
 	return h, nil
 }
 

@@ -202,26 +202,26 @@ type Response struct {
 	Status int           // such as 200
 	Body   io.ReadCloser // never nil; read as it arrives; ends with the request if it is not closed before
 
-	head   []byte
+	head   record
 	header *Header
 	body   body
 }
 
 func newResponse(c *Call, head []byte) *Response {
-	status, _ := number(head, abi.FieldStatus) // zero, which no server sends, if the host is wrong
-	r := &Response{Status: int(status), head: head, body: body{handle: c.handle, op: c.op}}
+	r := &Response{head: record{bytes: head}, body: body{handle: c.handle, op: c.op}}
+	r.Status = int(r.head.number(abi.FieldStatus, 0)) // zero, which no server sends, if the host is wrong
 	r.Body = &r.body
 	return r
 }
 
 // Protocol returns the dependency's protocol, such as "HTTP/1.1".
-func (r *Response) Protocol() string { return string(field(r.head, abi.FieldProtocol)) }
+func (r *Response) Protocol() string { return r.head.field(abi.FieldProtocol) }
 
 // Header returns the header fields.
 func (r *Response) Header() *Header {
 	if r.header == nil {
 		r.header = new(Header)
-		r.header.decode(r.head)
+		r.header.decode(&r.head)
 	}
 	return r.header
 }
@@ -231,7 +231,7 @@ func (r *Response) Header() *Header {
 func (r *Response) Trailer() (*Header, error) { return r.body.trailer() }
 
 // ContentLength returns the length of the body in bytes, -1 if it is unknown.
-func (r *Response) ContentLength() int64 { return contentLength(r.head) }
+func (r *Response) ContentLength() int64 { return r.head.number(abi.FieldContentLength, -1) }
 
 // An Outcome is what a call says about its dependency.
 type Outcome int32

@@ -4,6 +4,7 @@ package edge_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -28,7 +29,7 @@ var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	content, _ := io.ReadAll(r.Body)
 	w.Header().Add("Set-Cookie", "a=1")
 	w.Header().Add("Set-Cookie", "b=2")
-	w.Header().Set("X-Echo", r.Header.Get("X-Ask")+r.Trailer.Get("Sum"))
+	w.Header().Set("X-Echo", r.Header.Get("X-Ask"))
 	w.WriteHeader(http.StatusCreated)
 	_, _ = io.WriteString(w, r.Method+" "+r.RequestURI+" "+string(content))
 })
@@ -171,6 +172,37 @@ func TestFetchAnsweredBeforeTheBodyIsTaken(t *testing.T) {
 			t.Errorf("got %v, %v", response, err)
 		}
 	})
+}
+
+func TestFailedCallsKeepNoHandles(t *testing.T) {
+	t.Parallel()
+	host := edgetest.New(t)
+	host.Refuse("payments", edge.Deferred, 0)
+	host.Run(func() {
+		for range 300 {
+			if _, err := payments.Fetch(newRequest(t, "GET", "/", nil)); !errors.Is(err, edge.Deferred) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestCallErrorIsThatOfContext(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		code               edge.Code
+		deadline, canceled bool
+	}{{edge.DeadlineExceeded, true, false}, {edge.Canceled, false, true}, {edge.Deferred, false, false}}
+	for _, test := range tests {
+		err := error(&edge.CallError{Code: test.code})
+		late, ok := errors.AsType[interface {
+			error
+			Timeout() bool
+		}](err)
+		if errors.Is(err, context.DeadlineExceeded) != test.deadline || errors.Is(err, context.Canceled) != test.canceled || !ok || late.Timeout() != test.deadline {
+			t.Errorf("%v is the wrong error of context", test.code)
+		}
+	}
 }
 
 func TestFetchPlain(t *testing.T) {

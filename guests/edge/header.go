@@ -96,26 +96,12 @@ func (h *Header) append(record []byte) []byte {
 	return record
 }
 
-// decode adds the header fields of a record. All strings share one copy of it,
-// so that a header costs one allocation however many fields it has.
-func (h *Header) decode(record []byte) {
-	text := string(record)
-	for rest := record; len(rest) > 0; {
-		field, next, err := abi.Next(rest)
-		if err != nil {
-			return
-		}
-		rest = next
-		if field.Tag != abi.FieldHeader {
-			continue
-		}
-		name, value, err := field.Pair()
-		if err != nil {
-			continue
-		}
-		end := len(record) - len(rest)
-		start := end - len(value)
-		h.Add(text[start-len(name):start], text[start:end])
+// decode adds the header fields of a record. All strings share one copy of it.
+func (h *Header) decode(r *record) {
+	r.share()
+	name, value, ok := r.nextPair(abi.FieldHeader, 0)
+	for ; ok; name, value, ok = r.nextPair(abi.FieldHeader, value.end) {
+		h.Add(r.string(name), r.string(value))
 	}
 }
 

@@ -30,7 +30,7 @@ type Request struct {
 	Lease *Lease
 
 	target  string
-	head    []byte // the record of a request from a client
+	head    record // of a request from a client
 	body    body
 	header  Header
 	decoded bool // header holds the head's fields
@@ -39,36 +39,34 @@ type Request struct {
 
 // receive takes the next request from the host.
 func (r *Request) receive() error {
-	if r.head == nil {
-		r.head = make([]byte, 0, headSize)
+	buf := r.head.bytes
+	if buf == nil {
+		buf = make([]byte, 0, headSize)
 	}
-	head, n := fill(r.head, host.Current().RequestHead)
+	head, n := fill(buf, host.Current().RequestHead)
 	if n < 0 {
 		return failure(n, "request head")
 	}
 	r.header.reset()
-	*r = Request{head: head, header: r.header}
+	*r = Request{head: record{bytes: head}, header: r.header}
 	r.body = body{handle: abi.HandleRequestBody, op: "read request"}
 	r.Body = &r.body
-	r.Method = methodName(field(head, abi.FieldMethod))
+	r.Method = methodName(r.head.value(abi.FieldMethod))
 	return nil
 }
 
 // end releases what belongs to the request.
 func (r *Request) end() {
 	if r.ctx != nil {
-		r.ctx.stop()
+		r.ctx.end()
 		r.ctx = nil
 	}
 }
 
-// text returns the value of a field of the head.
-func (r *Request) text(tag abi.Tag) string { return string(field(r.head, tag)) }
-
 // Target returns the path and query as they were sent.
 func (r *Request) Target() string {
 	if r.target == "" {
-		r.target = r.text(abi.FieldTarget)
+		r.target = r.head.field(abi.FieldTarget)
 	}
 	return r.target
 }
@@ -87,7 +85,7 @@ func (r *Request) URL() *url.URL {
 func (r *Request) Header() *Header {
 	if !r.decoded {
 		r.decoded = true
-		r.header.decode(r.head)
+		r.header.decode(&r.head)
 	}
 	return &r.header
 }
@@ -99,9 +97,10 @@ func (r *Request) Trailer() (*Header, error) { return r.body.trailer() }
 // PathValue returns what the wildcard name of the route matched, "" if the route
 // has no such wildcard.
 func (r *Request) PathValue(name string) string {
-	for key, value := range pathValues(r.head) {
-		if string(key) == name {
-			return string(value)
+	key, value, ok := r.head.nextPair(abi.FieldPathValue, 0)
+	for ; ok; key, value, ok = r.head.nextPair(abi.FieldPathValue, value.end) {
+		if string(r.head.bytes[key.start:key.end]) == name {
+			return r.head.string(value)
 		}
 	}
 	return ""
@@ -111,34 +110,33 @@ func (r *Request) PathValue(name string) string {
 // matched.
 func (r *Request) PathValues() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
-		for name, value := range pathValues(r.head) {
-			if !yield(string(name), string(value)) {
-				return
-			}
+		name, value, ok := r.head.nextPair(abi.FieldPathValue, 0)
+		for ok && yield(r.head.string(name), r.head.string(value)) {
+			name, value, ok = r.head.nextPair(abi.FieldPathValue, value.end)
 		}
 	}
 }
 
 // Protocol returns the client's protocol, such as "HTTP/1.1".
-func (r *Request) Protocol() string { return r.text(abi.FieldProtocol) }
+func (r *Request) Protocol() string { return r.head.field(abi.FieldProtocol) }
 
 // Host returns the authority that the client asked for.
-func (r *Request) Host() string { return r.text(abi.FieldHost) }
+func (r *Request) Host() string { return r.head.field(abi.FieldHost) }
 
 // Scheme returns "http" or "https".
-func (r *Request) Scheme() string { return r.text(abi.FieldScheme) }
+func (r *Request) Scheme() string { return r.head.field(abi.FieldScheme) }
 
 // RemoteAddr returns the client's address and port.
-func (r *Request) RemoteAddr() string { return r.text(abi.FieldRemote) }
+func (r *Request) RemoteAddr() string { return r.head.field(abi.FieldRemote) }
 
 // RequestID returns the id that the response and the host's log carry.
-func (r *Request) RequestID() string { return r.text(abi.FieldRequestID) }
+func (r *Request) RequestID() string { return r.head.field(abi.FieldRequestID) }
 
 // Route returns the pattern of the manifest that matched.
-func (r *Request) Route() string { return r.text(abi.FieldRoute) }
+func (r *Request) Route() string { return r.head.field(abi.FieldRoute) }
 
 // ContentLength returns the length of the body in bytes, -1 if it is unknown.
-func (r *Request) ContentLength() int64 { return contentLength(r.head) }
+func (r *Request) ContentLength() int64 { return r.head.number(abi.FieldContentLength, -1) }
 
 // Remaining returns the time until the client is answered, whatever the guest
 // does by then; zero afterwards.
@@ -151,7 +149,7 @@ func (r *Request) Remaining() time.Duration { return CurrentStatus().Remaining }
 // nothing can interrupt a guest. The same holds for contexts derived from it.
 func (r *Request) Context() context.Context {
 	if r.ctx == nil {
-		r.ctx = newRequestContext()
+		r.ctx = new(requestContext)
 	}
 	return r.ctx
 }
@@ -164,6 +162,19 @@ type Status struct {
 	Canceled  bool          // the client has gone away
 	Answered  bool          // the client has been answered without this guest
 	LeaseLost bool          // the function's lease is over
+}
+
+// end returns why the request's context ends, nil while it does not.
+func (s Status) end() error {
+	switch {
+	case s.Canceled:
+		return abi.Canceled
+	case s.LeaseLost:
+		return abi.LeaseLost
+	case s.Answered:
+		return abi.DeadlineExceeded
+	}
+	return nil
 }
 
 // CurrentStatus asks the host how the request stands. Outside of a request it

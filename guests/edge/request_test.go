@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -31,7 +32,8 @@ func TestRequestHead(t *testing.T) {
 
 	type head struct {
 		Method, Target, Path, Query, Host, Scheme, Remote, Route string
-		Dir, Rest, None                                          string
+		Dir, Rest, None, Protocol                                string
+		Wildcards                                                map[string]string
 		Multi                                                    []string
 		Accept, Absent                                           string
 		Length                                                   int64
@@ -40,7 +42,7 @@ func TestRequestHead(t *testing.T) {
 		Method: "PROPFIND", Target: "http://shop.example.com/files/a%20b/c?x=1&x=2",
 		Path: "/files/a b/c", Query: "x=1&x=2", Host: "shop.example.com", Scheme: "https",
 		Remote: "192.0.2.7:4711", Route: "/files/{dir}/{rest...}",
-		Dir: "a b", Rest: "c", Multi: []string{"one", "two"}, Accept: "text/plain", Length: 4,
+		Dir: "a b", Rest: "c", Protocol: "HTTP/1.1", Wildcards: map[string]string{"dir": "a b", "rest": "c"}, Multi: []string{"one", "two"}, Accept: "text/plain", Length: 4,
 	}
 	host := edgetest.New(t)
 	var got head
@@ -49,6 +51,7 @@ func TestRequestHead(t *testing.T) {
 			Method: r.Method, Target: r.Target(), Path: r.URL().Path, Query: r.URL().RawQuery,
 			Host: r.Host(), Scheme: r.Scheme(), Remote: r.RemoteAddr(), Route: r.Route(),
 			Dir: r.PathValue("dir"), Rest: r.PathValue("rest"), None: r.PathValue("none"),
+			Protocol: r.Protocol(), Wildcards: maps.Collect(r.PathValues()),
 			Multi: r.Header().Values("x-multi"), Accept: r.Header().Get("ACCEPT"),
 			Absent: r.Header().Get("Absent"), Length: r.ContentLength(),
 		}
@@ -233,11 +236,36 @@ func TestContextEndsAtTheDeadline(t *testing.T) {
 		}
 	})
 	host.Serve(httptest.NewRequest(http.MethodGet, "/next", http.NoBody))
+	calls := len(host.Calls())
 	select {
 	case <-kept.Done():
 	default:
 		t.Error("the context goes on after the request")
 	}
+	if err := kept.Err(); !errors.Is(err, context.Canceled) || len(host.Calls()) > calls {
+		t.Errorf("after the request: %v, host calls %v", err, host.Calls()[calls:])
+	}
+}
+
+func TestContextCostsWhatIsAskedOfIt(t *testing.T) {
+	t.Parallel()
+	host := edgetest.New(t)
+	serve(t, host, func(_ *edge.ResponseWriter, r *edge.Request) {
+		ctx := r.Context()
+		if calls := host.Calls(); !slices.Equal(calls, []string{"request_head"}) {
+			t.Errorf("making it: host calls %v", calls)
+		}
+		due, _ := ctx.Deadline()
+		host.SetStatus(edge.Status{Remaining: time.Hour})
+		derived, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if later, _ := derived.Deadline(); !later.Equal(due) {
+			t.Errorf("the deadline has moved from %v to %v", due, later)
+		}
+		if calls := host.Calls(); !slices.Equal(calls, []string{"request_head", "status"}) {
+			t.Errorf("deriving from it: host calls %v", calls)
+		}
+	})
 }
 
 func TestHeader(t *testing.T) {

@@ -240,6 +240,32 @@ func TestErrorAfterTheHeadWentOut(t *testing.T) {
 	})
 }
 
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		begun bool
+	}{{"before the head went out", false}, {"afterwards", true}}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			host := edgetest.New(t)
+			got := serve(t, host, func(w *edge.ResponseWriter, _ *edge.Request) {
+				if test.begun {
+					_ = w.Flush()
+				}
+				w.Abort()
+				if _, err := w.WriteString("more"); err == nil {
+					t.Error("a write after Abort succeeds")
+				}
+			})
+			if !got.Failed || got.Aborted != test.begun || len(host.Logs()) > 0 {
+				t.Errorf("%+v, logs %v", got, host.Logs())
+			}
+		})
+	}
+}
+
 func TestClientThatWentAway(t *testing.T) {
 	t.Parallel()
 	host := edgetest.New(t)

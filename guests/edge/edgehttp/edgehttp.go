@@ -21,8 +21,9 @@
 //
 //	func main() {}
 //
-// It is kept apart from package edge because net/http makes a module large: about
-// 10 MB, where a function that does without it has 3 MB.
+// It is kept apart from package edge because net/http makes a module large and a
+// request dear: a function of 4 MB has 6 MB with a handler and 12 MB with an
+// [http.Client], and takes tens of microseconds more to answer.
 //
 // # Blocking
 //

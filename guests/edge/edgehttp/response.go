@@ -55,14 +55,14 @@ func (w *responseWriter) WriteHeader(status int) {
 
 // contentLength reads the Content-Length, or drops one that is no length.
 func (w *responseWriter) contentLength() int64 {
-	text := w.header.Get("Content-Length")
-	if text == "" {
+	values := w.header["Content-Length"]
+	if len(values) == 0 || values[0] == "" {
 		return -1
 	}
-	n, err := strconv.ParseInt(textproto.TrimString(text), 10, 64)
+	n, err := strconv.ParseInt(textproto.TrimString(values[0]), 10, 64)
 	if err != nil || n < 0 {
-		edge.Log.Warn("edgehttp: invalid Content-Length", "value", text)
-		w.header.Del("Content-Length")
+		edge.Log.Warn("edgehttp: invalid Content-Length", "value", values[0])
+		delete(w.header, "Content-Length")
 		return -1
 	}
 	return n
@@ -207,16 +207,23 @@ func add(to *edge.Header, name string, values []string) {
 		return
 	}
 	for _, value := range values {
-		if strings.ContainsFunc(value, isControl) {
-			value = strings.Map(func(r rune) rune {
+		to.Add(name, textproto.TrimString(oneLine(value)))
+	}
+}
+
+// oneLine replaces control characters by spaces.
+func oneLine(s string) string {
+	for i := range len(s) {
+		if isControl(rune(s[i])) {
+			return strings.Map(func(r rune) rune {
 				if isControl(r) {
 					return ' '
 				}
 				return r
-			}, value)
+			}, s)
 		}
-		to.Add(name, textproto.TrimString(value))
 	}
+	return s
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }

@@ -66,6 +66,9 @@ func TestHostFunctions(t *testing.T) {
 			return f.Fetch("d", abi.AppendNumber(slices.Clone(get), abi.FieldLease, 8), 0, 0)
 		}, abi.NotFound},
 		{"writing to a call without a streamed body", func(f host.Functions) int32 { return f.Write(f.Fetch("d", get, 0, 0), room, 0) }, abi.Invalid},
+		{"trailers of a call", func(f host.Functions) int32 {
+			return f.Finish(f.Fetch("d", get, abi.BodyStream, 0), abi.AppendPair(nil, abi.FieldHeader, "X-Sum", "9"))
+		}, abi.Unsupported},
 		{"admission without waiting", func(f host.Functions) int32 { return f.Admit("d", abi.FlagNoBlock) }, abi.Unsupported},
 		{"an undefined outcome", func(f host.Functions) int32 { return f.Report(f.Admit("d", 0), 4) }, abi.Unsupported},
 		{"a lease of infinite length", func(f host.Functions) int32 {
