@@ -30,6 +30,7 @@ type FunctionConfig struct {
 
 	Timeout           time.Duration // until the client is answered, waiting included; 10 s
 	MaxLateSettlement time.Duration // how much longer the guest may run after that; 0, at most 5 min
+	Fuel              int64         // of one request, in the units of wasmbin.Meter; no limit
 	Memory            int64         // bytes of linear memory of one instance; 64 MiB, less than 4 GiB
 
 	Env          map[string]string // what the guest reads as configuration
@@ -178,7 +179,7 @@ func (c FunctionConfig) check(dependencies map[string]bool) (errs []error) {
 func (c FunctionConfig) negative() bool {
 	return min(c.Timeout, c.QueueWait, c.IdleTimeout, c.MaxAge) < 0 ||
 		min(c.Instances, c.MaxRequests, c.MaxCalls) < 0 ||
-		min(c.MaxRequestBody, c.MaxResponseBody, c.MaxHeader, c.MaxLog) < 0
+		min(c.Fuel, c.MaxRequestBody, c.MaxResponseBody, c.MaxHeader, c.MaxLog) < 0
 }
 
 // allowsObject reports whether the function may use leases and state of an

@@ -154,6 +154,7 @@ func (f *function) await(i *instance, a *arrival, r *http.Request) outcome {
 // complete answers for a guest that has finished, and gives its instance back.
 func (f *function) complete(i *instance, a *arrival) outcome {
 	o := i.x.conclude(a)
+	o.fuel = i.meter.used.Load()
 	if o.slot == slotFunction {
 		i.retire(retiredFailed) // whatever is wrong with it may be in its memory
 	}
@@ -171,11 +172,15 @@ func (f *function) expire(i *instance, a *arrival) (outcome, bool) {
 		return outcome{}, false
 	}
 	i.expire(f.cfg.MaxLateSettlement)
-	if canceled {
-		return failed(abi.Canceled, 0, nil), true
+	o := failed(abi.Canceled, 0, nil)
+	if !canceled {
+		f.metrics.timeouts.Inc()
+		o = failed(abi.DeadlineExceeded, 0, errLate)
 	}
-	f.metrics.timeouts.Inc()
-	o := failed(abi.DeadlineExceeded, 0, errLate)
+	o.fuel = i.meter.used.Load()
+	if canceled {
+		return o, true
+	}
 	if o.brokenOff = sent; !sent {
 		resetHeader(a.w.Header())
 		if !i.x.request.drained.Load() {

@@ -36,8 +36,7 @@ func hostStatus(x *exchange, a []uint64) (int32, error) {
 	}
 	remaining := time.Until(x.deadline)
 	late := remaining + x.inst.function.cfg.MaxLateSettlement
-	unlimited := int64(-1)
-	putWords(record, uint64(remaining), uint64(late), uint64(unlimited), uint64(x.flags.Load()))
+	putWords(record, uint64(remaining), uint64(late), uint64(x.inst.meter.left()), uint64(x.flags.Load()))
 	return 0, nil
 }
 

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/runtime/wasmbin"
 )
 
 // An instance is one running guest. A goroutine of its own makes it, makes
@@ -20,9 +22,11 @@ type instance struct {
 	function *function
 	module   api.Module
 	memory   memory
+	region   region // what memory is made of
 	handle   api.Function
 	result   [1]uint64
 	guest    guestContext
+	meter    meter
 	console  console
 
 	work chan struct{} // one token for each request; closed to retire the instance
@@ -39,7 +43,8 @@ type instance struct {
 
 // Reasons for an instance to go, the values of a label.
 const (
-	retiredTrap        = "trap"
+	retiredTrap        = "trap" // calls that nest too deeply too
+	retiredFuel        = "fuel"
 	retiredExit        = "exit"
 	retiredTimeout     = "timeout"
 	retiredFailed      = "failed" // it said so itself, or broke the contract
@@ -60,6 +65,7 @@ func newInstance(f *function) *instance {
 	}
 	i.guest.inst = i
 	i.guest.done = make(chan struct{})
+	i.meter.guest = &i.guest
 	i.console.inst = i
 	i.x.init(i)
 	return i
@@ -125,15 +131,19 @@ func (i *instance) open() error {
 	f.metrics.coldStarts.Inc()
 	limit := time.AfterFunc(f.cfg.Timeout, i.guest.stop)
 	defer limit.Stop()
-	module, err := f.module.runtime.InstantiateModule(&i.guest, f.module.compiled, i.moduleConfig())
+	ctx := experimental.WithMemoryAllocator(&i.guest, &i.region)
+	module, err := f.module.runtime.InstantiateModule(ctx, f.module.compiled, i.moduleConfig())
 	if err != nil {
 		return err
 	}
 	i.module = module
+	i.meter.counter = module.ExportedGlobal(wasmbin.CounterExport)
 	i.memory = memory{module.ExportedMemory(abi.ExportMemory)}
 	i.handle = module.ExportedFunction(abi.ExportHandle)
 	if initialize := module.ExportedFunction(abi.ExportInit); initialize != nil {
-		if err := i.guest.call(initialize, nil); err != nil {
+		err := i.meter.call(initialize, nil, 0)
+		f.metrics.fuel.Add(float64(i.meter.used.Load()))
+		if err != nil {
 			return fmt.Errorf("%s: %w", abi.ExportInit, err)
 		}
 	}
@@ -154,6 +164,7 @@ func (i *instance) close() {
 	if i.module != nil {
 		_ = i.module.Close(context.Background()) // it has no file system, whose errors these are
 	}
+	i.region.close()
 }
 
 // expire lets the guest go on for its late time at most.
@@ -173,7 +184,9 @@ var errResult = errors.New("runtime: the guest returned a result that is not in 
 
 // serve makes the call for one request. The exchange learns how it ended.
 func (i *instance) serve() {
-	err := i.guest.call(i.handle, i.result[:])
+	f := i.function
+	err := i.meter.call(i.handle, i.result[:], f.cfg.Fuel)
+	f.metrics.fuel.Add(float64(i.meter.used.Load()))
 	i.console.flush()
 	switch result := int32(uint32(i.result[0])); {
 	case err != nil:
@@ -192,8 +205,11 @@ func (i *instance) serve() {
 }
 
 func (i *instance) failure(err error) string {
-	if i.guest.stopped() {
+	switch {
+	case i.guest.stopped():
 		return retiredTimeout
+	case errors.Is(err, errFuel):
+		return retiredFuel
 	}
 	if _, ok := errors.AsType[*sys.ExitError](err); ok {
 		return retiredExit

@@ -5,27 +5,18 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
 )
 
-// This file is the one place that knows how a guest is stopped while it
-// computes. At the moment that is the engine's own switch, which looks at the
-// call's context wherever compiled code loops.
-
-// errInterrupted is what a host call panics with to unwind a guest that was
+// errInterrupted is what host code panics with to unwind a guest that was
 // stopped: it has no say in the matter any more.
 var errInterrupted = errors.New("runtime: the guest was stopped")
-
-// interruptible makes guests compiled with c stoppable.
-func interruptible(c wazero.RuntimeConfig) wazero.RuntimeConfig {
-	return c.WithCloseOnContextDone(true)
-}
 
 // A guestContext is the context of every call into one instance. It ends when
 // the guest is to be stopped, which happens once: such an instance never serves
 // again. It also leads host functions to their instance.
+//
+// The guest itself does not look at it. It is stopped by the host function that
+// it is in, or that it calls when its slice of fuel is used up.
 type guestContext struct {
 	inst *instance
 	once sync.Once
@@ -69,9 +60,4 @@ func (c *guestContext) stopped() bool {
 	default:
 		return false
 	}
-}
-
-// call runs a function of the guest to its end. The stack holds its result.
-func (c *guestContext) call(fn api.Function, stack []uint64) error {
-	return fn.CallWithStack(c, stack)
 }

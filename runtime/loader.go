@@ -7,17 +7,21 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/edgehost/edgehost/runtime/wasmbin"
 )
 
 // A loader turns modules into compiled code, and keeps it.
 type loader struct {
 	cache    wazero.CompilationCache
+	metered  rewritten
 	compiler bool // false: this machine can only interpret
 
 	mu    sync.Mutex // guards busy
@@ -49,7 +53,7 @@ func newLoader(ctx context.Context, dir string, logger *slog.Logger) (*loader, e
 	if err != nil {
 		return nil, fmt.Errorf("runtime: compile cache: %w", err)
 	}
-	l.cache = cache
+	l.cache, l.metered = cache, rewritten(filepath.Join(dir, meteringVersion))
 	return l, nil
 }
 
@@ -100,10 +104,10 @@ func (l *loader) load(ctx context.Context, cfg FunctionConfig) (*module, error) 
 	if err := checkBinary(cfg.Module, pages); err != nil {
 		return nil, err
 	}
-	r := wazero.NewRuntimeWithConfig(ctx, interruptible(wazero.NewRuntimeConfig().
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
 		WithCompilationCache(l.cache).
 		WithMemoryLimitPages(pages).
-		WithDebugInfoEnabled(false)))
+		WithDebugInfoEnabled(false))
 	m, err := l.loadInto(ctx, r, cfg.Module)
 	if err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
@@ -114,6 +118,9 @@ func (l *loader) load(ctx context.Context, cfg FunctionConfig) (*module, error) 
 func (l *loader) loadInto(ctx context.Context, r wazero.Runtime, binary []byte) (*module, error) {
 	if err := provideHost(ctx, r); err != nil {
 		return nil, fmt.Errorf("provide %s: %w", "the host's functions", err)
+	}
+	if err := provideMeter(ctx, r); err != nil {
+		return nil, fmt.Errorf("provide %s: %w", wasmbin.MeterModule, err)
 	}
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, r); err != nil {
 		return nil, fmt.Errorf("provide %s: %w", wasi_snapshot_preview1.ModuleName, err)
@@ -128,7 +135,7 @@ func (l *loader) loadInto(ctx context.Context, r wazero.Runtime, binary []byte) 
 	return &module{r, compiled}, nil
 }
 
-// compile compiles a module, or finds it compiled. The engine's cache does not
+// compile meters and compiles a module, or finds that done. The engine's cache does not
 // keep two callers from compiling the same module at once, so that is done here.
 func (l *loader) compile(ctx context.Context, r wazero.Runtime, binary []byte) (wazero.CompiledModule, error) {
 	digest := sha256.Sum256(binary)
@@ -155,12 +162,25 @@ func (l *loader) compile(ctx context.Context, r wazero.Runtime, binary []byte) (
 		return nil, ctx.Err()
 	}
 	defer func() { <-l.slots }()
-	ctx = experimental.WithCompilationWorkers(ctx, goruntime.GOMAXPROCS(0))
-	compiled, err := r.CompileModule(ctx, binary)
+	metered, err := l.metered.metered(digest, binary)
 	if err != nil {
+		return nil, err
+	}
+	return compile(experimental.WithCompilationWorkers(ctx, goruntime.GOMAXPROCS(0)), r, metered)
+}
+
+// compile compiles a module. The engine has been seen to panic on some that are
+// not valid.
+func compile(ctx context.Context, r wazero.Runtime, binary []byte) (m wazero.CompiledModule, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("not a valid WebAssembly module: the compiler failed: %v", fault)
+		}
+	}()
+	if m, err = r.CompileModule(ctx, binary); err != nil {
 		return nil, fmt.Errorf("not a valid WebAssembly module: %w", err)
 	}
-	return compiled, nil
+	return m, nil
 }
 
 // close releases the code, after the last instance is closed.

@@ -14,6 +14,7 @@ type metrics struct {
 	timeouts   *prometheus.CounterVec
 	retired    *prometheus.CounterVec
 	coldStarts *prometheus.CounterVec
+	fuel       *prometheus.CounterVec
 	instances  prometheus.Collector
 }
 
@@ -34,6 +35,7 @@ func newMetrics(r prometheus.Registerer, census func(func(app, function string, 
 		timeouts:   counter("edgehost_call_timeouts_total", "Requests answered at their deadline without the guest.", "app", "function"),
 		retired:    counter("edgehost_instances_retired_total", "Instances that will not serve again.", "reason"),
 		coldStarts: counter("edgehost_cold_starts_total", "Instances started.", "app", "function"),
+		fuel:       counter("edgehost_guest_fuel_total", "Fuel that guests have used: about the instructions they have executed.", "app", "function"),
 		instances:  instanceCollector(census),
 	}
 	if r == nil {
@@ -51,7 +53,7 @@ func newMetrics(r prometheus.Registerer, census func(func(app, function string, 
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.seconds, m.timeouts, m.retired, m.coldStarts, m.instances}
+	return []prometheus.Collector{m.requests, m.seconds, m.timeouts, m.retired, m.coldStarts, m.fuel, m.instances}
 }
 
 // close takes the metrics out of the registry.
@@ -72,6 +74,7 @@ type functionMetrics struct {
 	seconds       prometheus.Observer
 	timeouts      prometheus.Counter
 	coldStarts    prometheus.Counter
+	fuel          prometheus.Counter // what is left of a slice at a trap is not in it
 }
 
 func (m *metrics) of(app, function string) *functionMetrics {
@@ -80,6 +83,7 @@ func (m *metrics) of(app, function string) *functionMetrics {
 		seconds:    m.seconds.WithLabelValues(app, function),
 		timeouts:   m.timeouts.WithLabelValues(app, function),
 		coldStarts: m.coldStarts.WithLabelValues(app, function),
+		fuel:       m.fuel.WithLabelValues(app, function),
 	}
 }
 

@@ -17,6 +17,7 @@ type outcome struct {
 	status     int     // of the guest's answer
 	retryAfter time.Duration
 	err        error // for the log only
+	fuel       int64 // that the guest has used so far
 	brokenOff  bool  // a part of the answer was sent: the connection must not look complete
 }
 
@@ -74,12 +75,13 @@ func (a *arrival) log(ctx context.Context, took time.Duration) {
 	if !logger.Enabled(ctx, level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 6)
+	attrs := make([]slog.Attr, 0, 7)
 	attrs = append(attrs,
 		slog.String("request_id", a.id),
 		slog.String("code", o.problem.code),
 		slog.Int("status", o.statusCode()),
-		slog.Duration("duration", took))
+		slog.Duration("duration", took),
+		slog.Int64("fuel", o.fuel))
 	if o.err != nil {
 		attrs = append(attrs, slog.String("error", o.err.Error()))
 	}

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -188,7 +189,7 @@ func (p *response) put(src []byte) (int, error) {
 	if err := p.x.claim(writing); err != nil {
 		return 0, err
 	}
-	n, err := p.x.w.Write(src)
+	n, err := p.x.w.Write(p.owned(src))
 	p.x.done(writing)
 	if err == nil {
 		return n, nil
@@ -197,6 +198,17 @@ func (p *response) put(src []byte) (int, error) {
 		return n, gone
 	}
 	return n, fmt.Errorf("response body: %w: %w", abi.Canceled, err)
+}
+
+// owned returns what may be given to the connection. With HTTP/2 the server may
+// go on reading bytes after their Write has returned because the stream was
+// reset, when the guest's memory may be gone and held be used for the next
+// answer.
+func (p *response) owned(src []byte) []byte {
+	if p.x.r != nil && p.x.r.ProtoMajor > 1 {
+		return bytes.Clone(src)
+	}
+	return src
 }
 
 // send sends the head and what is held back of the body. From here on the answer
@@ -366,7 +378,7 @@ func (p *response) deliver(w http.ResponseWriter) error {
 		p.writeHead(w, true)
 		p.sent = true
 		if len(p.held) > 0 {
-			if _, err := w.Write(p.held); err != nil {
+			if _, err := w.Write(p.owned(p.held)); err != nil {
 				return fmt.Errorf("response body: %w: %w", abi.Canceled, err)
 			}
 		}

@@ -20,7 +20,7 @@ func (i *instance) moduleConfig() wazero.ModuleConfig {
 		WithStartFunctions(). // initialization is a call of its own
 		WithSysWalltime().
 		WithSysNanotime().
-		WithRandSource(rand.Reader).
+		WithRandSource(&randomness{&i.guest}).
 		WithNanosleep(i.sleep).
 		WithOsyield(func() {}).
 		WithStdout(&i.console).
@@ -43,6 +43,18 @@ func (i *instance) sleep(ns int64) {
 	}
 }
 
+// randomness is the system's, in pieces between which a guest can be stopped
+// that wants its whole memory filled with it.
+type randomness struct{ guest *guestContext }
+
+// Read implements io.Reader.
+func (r *randomness) Read(b []byte) (int, error) {
+	if r.guest.stopped() {
+		return 0, errInterrupted
+	}
+	return rand.Read(b[:min(len(b), 64<<10)])
+}
+
 // A console turns what a guest prints into lines of the log. Lines that are
 // too long are cut in two.
 type console struct {
@@ -50,10 +62,14 @@ type console struct {
 	line []byte
 }
 
-// Write implements io.Writer. It never fails: what does not fit is dropped.
+// Write implements io.Writer. It fails only when the guest is to be stopped: what
+// does not fit is dropped.
 func (c *console) Write(b []byte) (int, error) {
 	n := len(b)
 	for len(b) > 0 {
+		if c.inst.guest.stopped() {
+			return 0, errInterrupted
+		}
 		line, rest, whole := bytes.Cut(b, []byte{'\n'})
 		room := max(0, abi.MaxLogLine-len(c.line))
 		if len(line) > room {

@@ -1,0 +1,92 @@
+package runtime
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/edgehost/edgehost/runtime/wasmbin"
+)
+
+// meteringVersion changes whenever metering makes something else of a module:
+// what was kept of an earlier version is then not used.
+const meteringVersion = "metered-1"
+
+// tableElements bounds the elements of all tables of an instance together. One
+// takes 8 bytes of the host, which no limit of memory counts.
+const tableElements = 1 << 20
+
+// rewritten is a directory of modules that have been metered, by the digest of
+// the module that they were made of. Rewriting takes longer than everything
+// else that comes before the first answer of a host that starts again. What is
+// in it gets executed: it is as private as compiled code. Empty: nothing is
+// kept.
+type rewritten string
+
+// metered returns what is compiled in place of a module.
+func (dir rewritten) metered(digest [sha256.Size]byte, binary []byte) ([]byte, error) {
+	if dir == "" {
+		return rewrite(binary)
+	}
+	path := filepath.Join(string(dir), hex.EncodeToString(digest[:]))
+	if kept, err := os.ReadFile(path); err == nil && sealed(kept) {
+		return kept[sha256.Size:], nil
+	}
+	module, err := rewrite(binary)
+	if err != nil {
+		return nil, err
+	}
+	if err := dir.keep(path, module); err != nil {
+		return nil, fmt.Errorf("keep the metered module: %w", err)
+	}
+	return module, nil
+}
+
+// sealed reports whether a file holds all that was written to it: it begins
+// with a digest of the rest. A host may die, and a disk be full, at any point.
+func sealed(file []byte) bool {
+	if len(file) < sha256.Size {
+		return false
+	}
+	digest := sha256.Sum256(file[sha256.Size:])
+	return string(digest[:]) == string(file[:sha256.Size])
+}
+
+// keep writes a file that is there as a whole or not at all.
+func (dir rewritten) keep(path string, module []byte) error {
+	if err := os.MkdirAll(string(dir), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(string(dir), "new-*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	digest := sha256.Sum256(module)
+	_, err = f.Write(digest[:])
+	if err == nil {
+		_, err = f.Write(module)
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// rewrite meters a module.
+func rewrite(binary []byte) ([]byte, error) {
+	m, err := wasmbin.Decode(binary)
+	if err == nil {
+		share := tableElements / max(1, len(m.Tables))
+		err = wasmbin.Meter(m, wasmbin.MeterOptions{TableLimit: uint32(max(1, share))})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("not a valid WebAssembly module: %w", err)
+	}
+	return m.Encode(), nil
+}
