@@ -208,6 +208,22 @@ func TestError(t *testing.T) {
 	})
 }
 
+func TestWriteCountsWhatItTakes(t *testing.T) {
+	t.Parallel()
+	for _, first := range []int{1, 511, 512, 513, 5000} {
+		got := serve(t, edgetest.New(t), func(w http.ResponseWriter, _ *http.Request) {
+			for _, size := range []int{first, 1, 511, 512, 5000} {
+				if n, err := w.Write(make([]byte, size)); n != size || err != nil {
+					t.Errorf("%d bytes after %d: %d, %v", size, first, n, err)
+				}
+			}
+		}, get())
+		if len(got.Body) != first+6024 {
+			t.Errorf("%d bytes arrive", len(got.Body))
+		}
+	}
+}
+
 func TestResponseController(t *testing.T) {
 	t.Parallel()
 	serve(t, edgetest.New(t), func(w http.ResponseWriter, _ *http.Request) {

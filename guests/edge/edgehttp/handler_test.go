@@ -227,6 +227,9 @@ func TestRequestIsThatOfNetHTTP(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+		if n, err := r.Body.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Errorf("after the end: %d, %v", n, err)
+		}
 		return view{
 			r.Method, r.RequestURI, r.URL.Path, r.URL.RawQuery, r.Proto, r.Host, r.RemoteAddr, r.Pattern,
 			r.PathValue("dir"), r.PathValue("rest"), r.PathValue("none"), r.ProtoMajor, r.ProtoMinor,

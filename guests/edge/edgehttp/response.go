@@ -41,12 +41,12 @@ func (w *responseWriter) WriteHeader(status int) {
 		panic(fmt.Sprintf("edgehttp: invalid WriteHeader code %d", status))
 	case w.status != 0 || w.failed: // which is logged
 	case status < 200:
-		w.snapshot("Content-Length")
+		w.snapshot()
 	default:
 		w.status = status
 		w.length = w.contentLength()
 		w.announce()
-		w.snapshot("")
+		w.snapshot()
 		_, typed := w.header["Content-Type"]
 		w.sniffing = !typed && !bodiless(status) && w.header.Get("Content-Encoding") == ""
 	}
@@ -77,12 +77,12 @@ func (w *responseWriter) announce() {
 	}
 }
 
-// snapshot makes the map's fields, but for one, those of the head.
-func (w *responseWriter) snapshot(except string) {
+// snapshot makes the map's fields those of the head.
+func (w *responseWriter) snapshot() {
 	to := w.to.Header()
 	*to = edge.Header{}
 	for name, values := range w.header {
-		if name != except && !strings.HasPrefix(name, http.TrailerPrefix) {
+		if !strings.HasPrefix(name, http.TrailerPrefix) {
 			add(to, name, values)
 		}
 	}
@@ -163,9 +163,6 @@ func (w *responseWriter) EnableFullDuplex() error { return nil }
 // finish completes the response after the handler has returned. Errors are left to
 // the edge.ResponseWriter, which keeps them.
 func (w *responseWriter) finish() {
-	if w.failed {
-		return
-	}
 	w.begin()
 	_ = w.sniff()
 	for _, name := range w.trailers {

@@ -237,7 +237,13 @@ func TestTransportErrors(t *testing.T) {
 	t.Run("the deadline bounds the call", func(t *testing.T) {
 		t.Parallel()
 		host := edgetest.New(t)
-		host.Dependency("payments", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		host.Dependency("payments", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			deadline, ok := r.Context().Deadline()
+			if left := time.Until(deadline); !ok || left > 20*time.Millisecond {
+				t.Errorf("the host has %v", left)
+			}
+			<-r.Context().Done()
+		}))
 		host.Run(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
