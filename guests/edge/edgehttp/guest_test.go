@@ -208,6 +208,21 @@ func TestError(t *testing.T) {
 	})
 }
 
+func TestFieldsSetBySDKMiddleware(t *testing.T) {
+	t.Parallel()
+	host := edgetest.New(t)
+	inner := edgehttp.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Del("X-Drop") }))
+	host.Handle("/", func(w *edge.ResponseWriter, r *edge.Request) {
+		w.Header().Set("X-Keep", "1")
+		w.Header().Set("X-Drop", "1")
+		inner(w, r)
+	})
+	got := host.Serve(get())
+	if got.Header.Get("X-Keep") != "1" || got.Header.Get("X-Drop") != "" {
+		t.Errorf("%v", got.Header)
+	}
+}
+
 func TestWriteCountsWhatItTakes(t *testing.T) {
 	t.Parallel()
 	for _, first := range []int{1, 511, 512, 513, 5000} {

@@ -27,7 +27,7 @@ type responseWriter struct {
 }
 
 func newResponseWriter(to *edge.ResponseWriter) *responseWriter {
-	return &responseWriter{to: to, header: make(http.Header), length: -1}
+	return &responseWriter{to: to, header: header(to.Header()), length: -1}
 }
 
 // Header implements http.ResponseWriter.
@@ -80,7 +80,9 @@ func (w *responseWriter) announce() {
 // snapshot makes the map's fields those of the head.
 func (w *responseWriter) snapshot() {
 	to := w.to.Header()
-	*to = edge.Header{}
+	if to.Len() > 0 {
+		*to = edge.Header{}
+	}
 	for name, values := range w.header {
 		if !strings.HasPrefix(name, http.TrailerPrefix) {
 			add(to, name, values)
