@@ -294,7 +294,7 @@ func TestProbeOfACallerWhoLeftIsGivenBack(t *testing.T) {
 		d := dependency(t, openHost(t, b, objects.Config{}), "payments", objects.Policy{})
 		open(t, d)
 		pass(d.View().RetryAfter)
-		b.onUpdate(slowly(time.Second))
+		b.onUpdate(slowly(800 * time.Millisecond))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		if _, err := d.Admit(ctx); !errors.Is(err, context.DeadlineExceeded) {

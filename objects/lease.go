@@ -225,9 +225,9 @@ func (l *Lease) finish(cause error) (alive bool) {
 }
 
 // Release gives the lease back. It first waits for the renewal under way to end,
-// then retries until the store has committed, ctx ends, or the lease would have
-// lapsed by itself. Errors: abi.LeaseLost if the lease was lost before, a *Refusal
-// of unavailable if the store did not answer; then the lease lapses. Releasing
+// then until the store has committed, for a second or two at most. Errors:
+// abi.LeaseLost if the lease was lost before, a *Refusal of unavailable if the store
+// did not answer; then the lease ends when the store does, or lapses. Releasing
 // again returns what the first call did.
 func (l *Lease) Release(ctx context.Context) error { return l.end(ctx, context.Canceled) }
 
@@ -246,7 +246,7 @@ func (l *Lease) end(ctx context.Context, cause error) error {
 
 // giveBack tells the owner.
 func (l *Lease) giveBack(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.TTL)
+	ctx, cancel := context.WithTimeout(ctx, min(l.opts.TTL, 2*storePatience))
 	defer cancel()
 	for again := false; ; again = true {
 		a := l.node.post(record.Release{Lease: l.key, Fence: l.fence}).await(ctx)

@@ -187,9 +187,10 @@ func TestDeadlineRunsFromWhenTheAttemptWasSent(t *testing.T) {
 		b := newFlaky(kvbucket.NewMemory())
 		o := object(t, openHost(t, b, objects.Config{}), "guild/42")
 		acquire(t, o, objects.LeaseOptions{Name: "other", TTL: time.Hour})
-		b.onUpdate(slowly(2 * time.Second))
+		const slow = 900 * time.Millisecond
+		b.onUpdate(slowly(slow))
 		l := acquire(t, o, objects.LeaseOptions{RenewEvery: 5 * time.Second})
-		const most = 12*time.Second - 2*time.Second // 0.8 ttl, less what the store took
+		const most = 12*time.Second - slow // 0.8 ttl, less what the store took
 		longest := l.Remaining()
 		for range 300 {
 			pass(100 * time.Millisecond)
@@ -467,7 +468,7 @@ func TestFullMailboxRefusesNewcomersAndKeepsHolders(t *testing.T) {
 		b := newFlaky(kvbucket.NewMemory())
 		o := object(t, openHost(t, b, objects.Config{}), "guild/42")
 		l := acquire(t, o, objects.LeaseOptions{})
-		b.onUpdate(slowly(2 * time.Second))
+		b.onUpdate(slowly(900 * time.Millisecond))
 		var (
 			group      sync.WaitGroup
 			overloaded atomic.Int64

@@ -50,14 +50,14 @@ type node struct {
 	waiters  int // the length of waiting
 	running  bool
 	due      bool // the timer went off
-	troubled bool // the outcome of a write is not known yet
+	troubled bool // the store keeps the batch waiting, or the outcome of a write is not known yet
+	batch    []*request
 	sight    known
 	timer    *time.Timer
 
 	// The loop's own; at most one runs at a time. Others may read owned.
 	known       known
 	owned       atomic.Bool
-	batch       []*request
 	waiting     []*request    // for a lease that is held, in the order of arrival
 	confirmed   time.Duration // when the store last showed or took the known record
 	notBefore   time.Duration // no tick before, after the store failed
@@ -75,6 +75,7 @@ type request struct {
 	ctx    context.Context // once ended, the command is dropped unless applied already
 	cmd    record.Command  // the node's mu guards it while the request is in the mailbox
 	waits  bool            // wait in place of a busy answer
+	parked *atomic.Bool    // set once the request waits for a lease that is held; nil if it never waits
 	reply  chan reply
 	queued bool // in the mailbox; the node's mu guards it
 }
@@ -203,7 +204,10 @@ func (n *node) run() {
 		if !ok {
 			return
 		}
+		impatience := time.AfterFunc(storePatience, n.giveUpGrants)
 		n.serve(batch)
+		impatience.Stop()
+		n.trust()
 	}
 }
 
@@ -218,11 +222,11 @@ func (n *node) take() (batch []*request, ok bool) {
 		n.arm()
 		return nil, false
 	}
-	batch, n.queue, n.due = n.queue, nil, false
-	for _, r := range batch {
+	n.batch, n.queue, n.due = n.queue, nil, false
+	for _, r := range n.batch {
 		r.queued = false
 	}
-	return batch, true
+	return n.batch, true
 }
 
 // arm sets the timer. The caller holds mu and runs the loop.
@@ -260,7 +264,6 @@ func (n *node) stop() {
 // after a claim: commands say what they are about, so a second application finds
 // what the first one did.
 func (n *node) serve(batch []*request) {
-	n.batch = batch
 	for attempt := 0; ; attempt++ {
 		base, err := n.base()
 		if err != nil {
@@ -392,6 +395,9 @@ func (p *plan) wake() {
 // release answers a batch whose plan is durable.
 func (n *node) release(p *plan) {
 	n.waiting = p.waiting
+	for _, r := range p.waiting {
+		r.parked.Store(true)
+	}
 	n.notBefore = 0
 	for _, a := range p.answers {
 		a.to.deliver(reply{Answer: a.Answer})
@@ -416,21 +422,37 @@ func (n *node) fail(batch []*request, err error) {
 // on until it knows, and whoever no longer wants what he asked for says so by a
 // command of his own, which the mailbox keeps.
 func (n *node) doubt() {
+	n.warn(func(r *request) bool {
+		// Counting failures twice would open a breaker early: a report waits.
+		_, counts := r.cmd.(record.Report)
+		return !counts
+	})
+}
+
+// giveUpGrants is doubt about a store that takes too long, for those who ask for
+// something new. Holders know themselves how long they can wait.
+func (n *node) giveUpGrants() {
+	n.warn(func(r *request) bool { return !r.cmd.Urgent() })
+}
+
+func (n *node) warn(concerns func(*request) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.batch == nil {
+		return // it has just been answered
+	}
 	n.troubled = true
 	for _, r := range slices.Concat(n.batch, n.queue) {
-		// Counting failures twice would open a breaker early: a report waits.
-		if _, counts := r.cmd.(record.Report); !counts {
+		if concerns(r) {
 			r.deliver(refused(abi.Unavailable))
 		}
 	}
 	n.queue = slices.DeleteFunc(n.queue, func(r *request) bool { return !r.cmd.Urgent() })
 }
 
-// trust ends doubt.
+// trust ends doubt: the batch has been answered.
 func (n *node) trust() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.troubled = false
+	n.batch, n.troubled = nil, false
 }

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/edgehost/edgehost/guests/abi"
@@ -65,8 +66,9 @@ func (o *Object) acquire(ctx context.Context, opts LeaseOptions) (*Lease, error)
 		cmd: record.Acquire{
 			Lease: record.LeaseKey(o.rest, opts.Name), Op: o.host.id(), Holder: o.host.owner, TTL: opts.TTL,
 		},
-		wait:  opts.Wait,
-		reply: make(chan reply, 1),
+		wait:   opts.Wait,
+		reply:  make(chan reply, 1),
+		parked: new(atomic.Bool),
 	}
 	a, err := b.run(ctx)
 	if err != nil {
@@ -82,12 +84,13 @@ func (o *Object) acquire(ctx context.Context, opts LeaseOptions) (*Lease, error)
 
 // A bid is one attempt after another to be granted a lease.
 type bid struct {
-	node  *node
-	cmd   record.Acquire
-	wait  time.Duration
-	reply chan reply // of all attempts
-	last  *request   // the newest attempt
-	sent  []stamp    // by attempt
+	node   *node
+	cmd    record.Acquire
+	wait   time.Duration
+	reply  chan reply   // of all attempts
+	parked *atomic.Bool // the owner has let an attempt wait
+	last   *request     // the newest attempt
+	sent   []stamp      // by attempt
 }
 
 // run repeats the command until there is an answer. A bid that ends without one
@@ -119,12 +122,21 @@ func (b *bid) run(ctx context.Context) (record.Answer, error) {
 			b.send(live)
 		case <-over:
 			b.abandon()
-			return record.Answer{}, reply{Answer: record.Answer{Code: abi.LeaseBusy, RetryAfter: jittered(time.Second)}}.refusal()
+			return record.Answer{}, b.outlasted()
 		case <-ctx.Done():
 			b.abandon()
 			return record.Answer{}, contextError(ctx)
 		}
 	}
+}
+
+// outlasted returns what the end of the wait means: somebody else has the lease, or
+// the owner never came to say so because the store does not answer.
+func (b *bid) outlasted() error {
+	if !b.parked.Load() {
+		return unavailable()
+	}
+	return reply{Answer: record.Answer{Code: abi.LeaseBusy, RetryAfter: jittered(time.Second)}}.refusal()
 }
 
 func (b *bid) send(ctx context.Context) {
@@ -133,7 +145,7 @@ func (b *bid) send(ctx context.Context) {
 	if b.last != nil && b.node.update(b.last, b.cmd) {
 		return
 	}
-	b.last = &request{ctx: ctx, cmd: b.cmd, waits: b.wait > 0, reply: b.reply}
+	b.last = &request{ctx: ctx, cmd: b.cmd, waits: b.wait > 0, parked: b.parked, reply: b.reply}
 	b.node.send(b.last)
 }
 

@@ -14,8 +14,8 @@ import (
 type Refusal struct {
 	// Code is one of breaker_open, deferred, lease_busy, overloaded, unavailable.
 	Code abi.Code
-	// RetryAfter is when a next try may succeed. It is above zero, except with
-	// unavailable and overloaded, where nobody knows.
+	// RetryAfter is when a next try may succeed. It is above zero; with unavailable
+	// and overloaded it is a guess.
 	RetryAfter time.Duration
 	// Reason is a constant for logs and metrics, such as "cooldown".
 	Reason string
@@ -45,8 +45,10 @@ func (e *ConflictError) Error() string {
 // Unwrap returns abi.Conflict.
 func (e *ConflictError) Unwrap() error { return abi.Conflict }
 
+// unavailable refuses for want of the store, which may be back after an election
+// or a restart: a few seconds.
 func unavailable() error {
-	return &Refusal{Code: abi.Unavailable, Reason: reasonStore}
+	return &Refusal{Code: abi.Unavailable, RetryAfter: jittered(2 * time.Second), Reason: reasonStore}
 }
 
 // contextError wraps the end of ctx.
@@ -67,7 +69,7 @@ func (a reply) refusal() error {
 	case a.Code == abi.LeaseBusy:
 		return &Refusal{Code: a.Code, RetryAfter: a.RetryAfter, Reason: "held"}
 	case a.Code == abi.Overloaded:
-		return &Refusal{Code: a.Code, Reason: "full"}
+		return &Refusal{Code: a.Code, RetryAfter: jittered(time.Second), Reason: "full"}
 	}
 	return fmt.Errorf("objects: %w", a.Code)
 }

@@ -145,6 +145,8 @@ func (c *cell) get(ctx context.Context) (record.State, kvbucket.Revision, error)
 // read returns what the bucket shows, or the newest that this holder knows to
 // exist.
 func (c *cell) read(ctx context.Context) (record.State, kvbucket.Revision, error) {
+	ctx, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
 	var (
 		e   kvbucket.Entry
 		err error
@@ -240,7 +242,9 @@ func (c *cell) write(ctx context.Context, s record.State, last kvbucket.Revision
 		return 0, err
 	}
 	doubted := false
-	rev, err := c.host.write(ctx, c.key, value, last, func() { doubted = true })
+	patient, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	rev, err := c.host.write(patient, c.key, value, last, func() { doubted = true })
 	if doubted && errors.Is(err, kvbucket.ErrConflict) {
 		if newest, at, readErr := c.at(ctx, last+1); readErr == nil && newest.Commit == s.Commit {
 			rev, err = at, nil

@@ -215,7 +215,7 @@ func TestStateWithoutTheStoreIsUnavailable(t *testing.T) {
 		b.onUpdate(func(ctx context.Context, _ string, _ []byte, _ func() (kvbucket.Revision, error)) (kvbucket.Revision, error) {
 			return hang(ctx)
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		if err := second(o.Put(ctx, "k", nil, 0, nil)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the end of the caller's time", err)

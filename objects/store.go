@@ -15,6 +15,11 @@ import (
 // longer; those who wait are told by then that it does not answer.
 const storeTimeout = 5 * time.Second
 
+// storePatience is how long callers wait for the store. Whoever needs a grant is
+// told then that there is none, while he has time left to do something else; an
+// update takes a thousandth of this when the store is well.
+const storePatience = time.Second
+
 // codeOf translates an error of the bucket or of a record into a code.
 func codeOf(err error) abi.Code {
 	switch {
@@ -147,7 +152,6 @@ func (n *node) commit(next record.Record, base known) error {
 	}
 	sent := time.Now()
 	revision, err := n.host.write(n.host.ctx, n.key, value, base.revision, n.doubt)
-	n.trust()
 	if errors.Is(err, kvbucket.ErrConflict) {
 		return n.explain(next, base)
 	}

@@ -1,6 +1,7 @@
 package objects_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -178,4 +179,51 @@ func TestCloseEndsWhileFailuresCannotBeReported(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Grants need the store. Whoever asks for one is told that it does not answer while
+// he has time left, whether or not the lease is free and however the store is lost.
+func TestGrantsWithoutTheStoreAreUnavailableInTime(t *testing.T) {
+	lost := map[string]func(*flaky){
+		"the store refuses": func(b *flaky) { b.setDown(true) },
+		"the store hangs":   func(b *flaky) { b.onUpdate(hanging) },
+	}
+	for name, lose := range lost {
+		for _, wait := range []time.Duration{0, 500 * time.Millisecond, 5 * time.Second} {
+			t.Run(name+", wait "+wait.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newFlaky(kvbucket.NewMemory())
+					o := object(t, openHost(t, b, objects.Config{}), "guild/42")
+					l := acquire(t, o, objects.LeaseOptions{})
+					lose(b)
+					for _, lease := range []string{"first", "second"} {
+						start := time.Now()
+						_, err := o.Acquire(t.Context(), objects.LeaseOptions{Name: lease, Wait: wait})
+						refusal(t, err, abi.Unavailable)
+						if took := time.Since(start); took > time.Second {
+							t.Errorf("%s: told after %v, want within a second", lease, took)
+						}
+					}
+					start := time.Now()
+					if _, err := o.Put(t.Context(), "total", []byte("1"), 0, l); !errors.Is(err, abi.Unavailable) {
+						t.Errorf("put: got %v, want unavailable", err)
+					}
+					if err := l.Release(t.Context()); !errors.Is(err, abi.Unavailable) {
+						t.Errorf("release: got %v, want unavailable", err)
+					}
+					if took := time.Since(start); took > 3*time.Second {
+						t.Errorf("put and release took %v", took)
+					}
+					b.onUpdate(nil)
+					b.setDown(false)
+					pass(20 * time.Second)
+					acquire(t, o, objects.LeaseOptions{})
+				})
+			})
+		}
+	}
+}
+
+func hanging(ctx context.Context, _ string, _ []byte, _ func() (kvbucket.Revision, error)) (kvbucket.Revision, error) {
+	return hang(ctx)
 }
