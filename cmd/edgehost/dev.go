@@ -28,7 +28,7 @@ type devCommand struct {
 
 // Help is printed by `edgehost dev --help`.
 func (devCommand) Help() string {
-	return "Builds the app, starts a store inside this process with its data in .edgehost, starts the commands of [dev] run, and serves. When sources change, the app is built and replaced without dropping a request; if the build fails, the old one goes on. Ctrl-C ends everything; a second one ends it at once."
+	return "Builds the app, starts a store inside this process with its data in .edgehost, starts the commands of [dev] run, and serves. When sources change, the app is built and replaced without dropping a request; if the build fails, the old one goes on. It begins to serve when the dependencies on this machine accept connections, or after a minute. Ctrl-C ends everything; a second one ends it at once."
 }
 
 // A devSession is one run of `edgehost dev`.
@@ -84,6 +84,9 @@ func (d *devSession) run(ctx context.Context, c *devCommand) (err error) {
 	}
 	if err := d.deploy(ctx, d.t, d.app); err != nil {
 		return err
+	}
+	if d.awaitHelpers(ctx); ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	d.start(ctx)
 	d.welcome()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -92,6 +93,78 @@ func TestDevReloadsWithoutDroppingARequestAndStopsOnCtrlC(t *testing.T) {
 	}
 	p.requireNothingLeft(t)
 	requireClosed(t, url)
+}
+
+// writeAppWithService makes the app of writeDevApp with a service on this machine
+// and a command that stands for what starts it.
+func writeAppWithService(t *testing.T, command string) (address string) {
+	t.Helper()
+	writeDevApp(t)
+	address = freeAddress(t)
+	text, err := os.ReadFile("shop/edgehost.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, _, _ := strings.Cut(string(text), "[dev]")
+	write(t, "shop/edgehost.toml", app+"[dependency.payments]\nurl = \"http://"+address+"\"\n[dev]\nrun = [\""+command+"\"]\n")
+	return address
+}
+
+func TestDevIsServedOnceWhatItStartsAcceptsConnections(t *testing.T) {
+	address := writeAppWithService(t, "exec sleep 1000")
+	p := startProcess(t, nil, "dev", "shop", "--cache="+filepath.Join(t.TempDir(), "cache"))
+	if got := p.await(t, `is served|^Waiting until payments accepts connections at (\S+)\.$`); got != address {
+		t.Fatalf("dev waits for %q, want %s", got, address)
+	}
+	service, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, service)
+	p.await(t, `is served at`)
+	if strings.Contains(p.log(), "does not accept") {
+		t.Errorf("dev warns of a service that is there:\n%s", p.log())
+	}
+}
+
+func TestDevDoesNotWaitForWhatACommandThatEndedWouldStart(t *testing.T) {
+	for _, command := range []string{"exit 3", "true"} {
+		t.Run(command, func(t *testing.T) {
+			address := writeAppWithService(t, command)
+			p, _ := startDev(t)
+			for _, want := range []string{"] ended: exit status ", "edgehost: payments does not accept connections at " + address} {
+				eventually(t, "dev says "+want, func() bool { return strings.Contains(p.log(), want) })
+			}
+		})
+	}
+}
+
+func TestCtrlCWhileDevWaitsIsNoFailure(t *testing.T) {
+	writeAppWithService(t, "exec sleep 1000")
+	p := startProcess(t, nil, "dev", "shop", "--cache="+filepath.Join(t.TempDir(), "cache"))
+	p.await(t, `^Waiting until`)
+	if took := p.interrupt(t); took > stopLimit {
+		t.Errorf("stopping took %s", took)
+	}
+	if strings.Contains(p.log(), "does not accept") {
+		t.Errorf("dev blames the service:\n%s", p.log())
+	}
+	p.requireNothingLeft(t)
+}
+
+func TestOnlyServicesOnThisMachineAreWaitedFor(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://127.0.0.1:9090":    "127.0.0.1:9090",
+		"https://localhost/pay":    "localhost:443",
+		"http://[::1]":             "[::1]:80",
+		"http://pay.example:9090":  "",
+		"http://10.0.0.7:9090":     "",
+		"http://localhost.example": "",
+	} {
+		if got := localAddress(url); got != want {
+			t.Errorf("localAddress(%q) = %q, want %q", url, got, want)
+		}
+	}
 }
 
 func TestASecondDevTakesFreePorts(t *testing.T) {

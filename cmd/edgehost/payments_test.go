@@ -32,9 +32,7 @@ func reopenShop(t *testing.T) *shop {
 		"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--nats-listen=127.0.0.1:0")
 	s.url = s.await(t, `is served at (http://\S+)$`)
 	s.admin = s.await(t, `^Admin: +(http://\S+)`)
-	eventually(t, "the payment service answers", func() bool {
-		return fetch(t, http.DefaultClient, s.payments+"/count") != ""
-	})
+	s.count(t) // by now it answers
 	return s
 }
 
