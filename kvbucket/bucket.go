@@ -20,6 +20,8 @@ import (
 var (
 	// ErrNotFound: there is no such key, as far as the read could see.
 	ErrNotFound = errors.New("kvbucket: no such key")
+	// ErrNoBucket: there is no bucket of that name.
+	ErrNoBucket = errors.New("kvbucket: no such bucket")
 	// ErrConflict: the key has another revision than the one given. The write
 	// was not applied by this call and never will be.
 	ErrConflict = errors.New("kvbucket: the revision is not the newest")

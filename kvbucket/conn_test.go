@@ -137,13 +137,19 @@ func speakAsOldServer(l net.Listener) error {
 func TestBucketIsCreatedOnlyWhenToldHow(t *testing.T) {
 	c := dialServer(t, startServer(t, kvbucket.ServerConfig{LazySync: true}))
 	_, err := c.Bucket(t.Context(), kvbucket.BucketConfig{Name: "test"})
-	wantText(t, err, `"test" does not exist`)
+	wantText(t, err, `"test"`)
+	if !errors.Is(err, kvbucket.ErrNoBucket) {
+		t.Errorf("opening a bucket that is not there gave %v, want ErrNoBucket", err)
+	}
 	openBucket(t, c)
 	if _, err := c.Bucket(t.Context(), kvbucket.BucketConfig{Name: "test"}); err != nil {
 		t.Error(err)
 	}
 	_, err = c.Bucket(t.Context(), kvbucket.BucketConfig{Name: "replicated", Replicas: 3})
 	wantText(t, err, "replicated", "3 replicas")
+	if errors.Is(err, kvbucket.ErrNoBucket) {
+		t.Errorf("a bucket that cannot be created gave %v, which is ErrNoBucket", err)
+	}
 	for _, name := range []string{"", "a.b", "a b", "a/b", "*"} {
 		_, err := c.Bucket(t.Context(), kvbucket.BucketConfig{Name: name, Replicas: 1})
 		wantText(t, err, "no bucket name")

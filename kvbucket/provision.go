@@ -23,7 +23,7 @@ type BucketConfig struct {
 // Bucket opens a bucket, which it creates if cfg says how. It checks the settings of
 // an existing one, and by two writes to a key of its own that the store refuses a
 // stale revision. The bucket stays usable until the connection closes. Errors say
-// what to change.
+// what to change; ErrNoBucket is that of a bucket that is not there and not created.
 func (c *Conn) Bucket(ctx context.Context, cfg BucketConfig) (*JetStream, error) {
 	if !validBucketName(cfg.Name) {
 		return nil, fmt.Errorf("kvbucket: %q is no bucket name: use letters, digits, - and _", cfg.Name)
@@ -54,7 +54,7 @@ func (c *Conn) stream(ctx context.Context, cfg BucketConfig) (jetstream.Stream, 
 	case !errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil, fmt.Errorf("kvbucket: bucket %q: %w", cfg.Name, err)
 	case cfg.Replicas == 0:
-		return nil, fmt.Errorf("kvbucket: bucket %q does not exist, and is created only with a number of replicas: %w", cfg.Name, err)
+		return nil, fmt.Errorf("%w: %q, and it is created only with a number of replicas", ErrNoBucket, cfg.Name)
 	}
 	stream, err = c.js.CreateStream(ctx, streamConfig(cfg))
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {

@@ -67,8 +67,11 @@ func (h *host) open(ctx context.Context, store storeConfig, cacheDir string) err
 	}
 	h.closers = append(h.closers, conn.Close)
 	bucket, err := conn.Bucket(ctx, kvbucket.BucketConfig{Name: bucketName, Replicas: store.copies})
-	if err != nil {
+	switch {
+	case errors.Is(err, kvbucket.ErrNoBucket):
 		return fmt.Errorf("opening the store (an empty one is set up with --replicas): %w", err)
+	case err != nil:
+		return fmt.Errorf("opening the store: %w", err)
 	}
 	h.bucket = bucket
 	owner, err := objects.Open(ctx, objects.Config{Bucket: bucket, Host: hostName(), Logger: h.logger, Metrics: h.metrics})

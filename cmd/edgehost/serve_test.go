@@ -245,6 +245,16 @@ func TestServeNeedsToBeToldToSetUpAnEmptyStore(t *testing.T) {
 	}
 }
 
+func TestTheHintOfAnEmptyStoreIsForNoOtherProblem(t *testing.T) {
+	writeApp(t, map[string]string{"edgehost.toml": strings.Replace(shopManifest, "STRIPE_KEY", "PATH", 1)})
+	config := kvbucket.ServerConfig{Dir: t.TempDir(), Listen: freeAddress(t)}
+	startStore(t, config)
+	got := runArgs(t, os.Environ(), "serve", "shop", "--nats=nats://"+config.Listen, "--replicas=3", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0")
+	if got.code != exitFailure || !strings.HasPrefix(got.stderr, "edgehost: opening the store: ") {
+		t.Errorf("serve with more copies than servers exited with %d and printed %q", got.code, got.stderr)
+	}
+}
+
 // startStore starts a NATS server of the test's own.
 func startStore(t *testing.T, config kvbucket.ServerConfig) *kvbucket.Server {
 	t.Helper()
