@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/edgehost/edgehost/guests/conformance"
 	"github.com/edgehost/edgehost/runtime"
@@ -94,32 +93,5 @@ func TestMaxRequestsRetiresAnInstance(t *testing.T) {
 	}
 	if got != "12121" {
 		t.Errorf("got %q, want 12121", got)
-	}
-}
-
-func TestClientIsAnsweredAtTheDeadline(t *testing.T) {
-	for name, module := range map[string][]byte{
-		"loops":                 conformance.Loop(),
-		"sleeps in poll_oneoff": conformance.SleepPoll(),
-		"waits for ever":        conformance.Wait(),
-		"fills its memory":      conformance.MemoryFill(64),
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := serve(t,
-				runtime.FunctionConfig{Name: "f", Module: module, Timeout: 200 * time.Millisecond, Instances: 1},
-				runtime.FunctionConfig{Name: "hello", Module: conformance.Hello()})
-			for range 2 { // the second one needs the place of the first
-				begun := time.Now()
-				resp, body := h.get(t, "/f")
-				took := time.Since(begun)
-				wantProblem(t, resp, body, http.StatusGatewayTimeout, "deadline_exceeded")
-				if took < 200*time.Millisecond || took > 700*time.Millisecond {
-					t.Errorf("answered after %v, want 200ms", took)
-				}
-			}
-			if resp, _ := h.get(t, "/hello"); resp.StatusCode != http.StatusOK {
-				t.Errorf("another function answered %d", resp.StatusCode)
-			}
-		})
 	}
 }

@@ -43,6 +43,10 @@ var handlers = map[string]edge.Handler{
 	"lease":    lease,
 	"state":    state,
 	"admit":    admit,
+	"loop":     loop,
+	"storm":    storm,
+	"recurse":  func(w *edge.ResponseWriter, _ *edge.Request) { fmt.Fprint(w, recurse(1)) },
+	"fuel":     fuel,
 }
 
 func serve(w *edge.ResponseWriter, r *edge.Request) { handlers[r.PathValue("what")](w, r) }
@@ -237,7 +241,8 @@ func fetch(w *edge.ResponseWriter, r *edge.Request) {
 // lease holds a lease for the milliseconds of the query, and leaves its release
 // to the host.
 func lease(w *edge.ResponseWriter, r *edge.Request) {
-	l, err := edge.Object(query(r, "object")).Acquire(edge.LeaseOptions{})
+	wait := time.Duration(number(r, "wait")) * time.Millisecond
+	l, err := edge.Object(query(r, "object")).Acquire(edge.LeaseOptions{Wait: wait})
 	if err != nil {
 		edge.Error(w, err)
 		return
@@ -290,4 +295,38 @@ func admit(w *edge.ResponseWriter, r *edge.Request) {
 			return
 		}
 	}
+}
+
+// loop computes for ever.
+func loop(w *edge.ResponseWriter, _ *edge.Request) {
+	n := uint32(1)
+	for n != 0 {
+		n = n*1664525 + 1013904223 | 1
+	}
+	fmt.Fprint(w, n)
+}
+
+// storm allocates for ever, and lets the collector have it.
+func storm(*edge.ResponseWriter, *edge.Request) {
+	kept := make(map[int][]byte)
+	for i := 0; ; i++ {
+		kept[i%1000] = make([]byte, 1000+i%1000)
+	}
+}
+
+func recurse(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return recurse(n+1) + 1
+}
+
+// fuel says what is left of it, and after some work.
+func fuel(w *edge.ResponseWriter, _ *edge.Request) {
+	before := edge.CurrentStatus().Fuel
+	n := uint32(1)
+	for range 1_000_000 {
+		n = n*1664525 + 1013904223
+	}
+	fmt.Fprint(w, before, " ", edge.CurrentStatus().Fuel, " ", n&1)
 }
