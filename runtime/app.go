@@ -59,6 +59,7 @@ type DependencyConfig struct {
 	Name      string
 	Namespace string         // of its object; the app's name, so that apps do not share it
 	URL       string         // http or https; the targets of requests are joined to it
+	Addresses []string       // that its host may have besides public ones; see egress.Config
 	Timeout   time.Duration  // of one attempt, until the head of the answer; 5 s
 	Policy    objects.Policy // of the breaker
 }

@@ -59,6 +59,7 @@ func resolveDependency(d manifest.Dependency) runtime.DependencyConfig {
 		Name:      d.Name.Value,
 		Namespace: d.Namespace.Value,
 		URL:       d.URL.Value,
+		Addresses: values(d.Addresses),
 		Timeout:   time.Duration(d.Timeout),
 		Policy: objects.Policy{
 			FailureThreshold: d.Breaker.FailureThreshold,

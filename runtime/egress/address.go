@@ -1,8 +1,10 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // special returns the kind of the range that addr lies in, or "" if it is an
@@ -42,6 +44,8 @@ func embedded(addr netip.Addr) (netip.Addr, bool) {
 
 func ipv6Kind(addr netip.Addr) string {
 	switch {
+	case isIPv6Metadata(addr):
+		return "metadata"
 	case addr.IsLoopback():
 		return "loopback"
 	case addr.IsUnspecified():
@@ -56,6 +60,23 @@ func ipv6Kind(addr netip.Addr) string {
 	return "reserved"
 }
 
+// isIPv6Metadata reports whether a platform's own services have the address. They
+// lie among the private ones.
+func isIPv6Metadata(addr netip.Addr) bool {
+	p := netip.MustParsePrefix
+	for _, prefix := range []netip.Prefix{
+		p("fd00:ec2::/32"),          // Amazon
+		p("fd20:ce::254/128"),       // Google
+		p("fd00:c1::a9fe:a9fe/128"), // Oracle
+		p("fd00:42::42/128"),        // Scaleway
+	} {
+		if prefix.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
 type addressRange struct {
 	prefix netip.Prefix
 	kind   string
@@ -64,9 +85,10 @@ type addressRange struct {
 func ranges() []addressRange {
 	p := netip.MustParsePrefix
 	return []addressRange{
+		{p("100.100.100.200/32"), "metadata"},   // Alibaba Cloud, inside 100.64.0.0/10
 		{p("0.0.0.0/8"), "unspecified"},         // RFC 791: "this network"; 0.0.0.0 connects to the host itself
 		{p("10.0.0.0/8"), "private"},            // RFC 1918
-		{p("100.64.0.0/10"), "shared"},          // RFC 6598: carrier-grade NAT, and metadata services (100.100.100.200)
+		{p("100.64.0.0/10"), "shared"},          // RFC 6598: carrier-grade NAT
 		{p("127.0.0.0/8"), "loopback"},          // RFC 1122
 		{p("168.63.129.16/32"), "metadata"},     // Azure's platform endpoint, a public address
 		{p("169.254.0.0/16"), "link-local"},     // RFC 3927; metadata services (169.254.169.254)
@@ -88,21 +110,64 @@ func ranges() []addressRange {
 	}
 }
 
-// A named address is the address that the URL of a dependency names itself. The
-// zero value names none. That the port is the URL's is up to the allow list.
+// A named address is one that a dependency names itself, by its URL or beside it.
+// The zero value names none. That the port is the URL's is up to the allow list.
 type named struct {
 	addr     netip.Addr
 	loopback bool // the name is localhost: every loopback address
+	prefixes []netip.Prefix
 }
 
 // namedBy returns what an origin names.
 func namedBy(o origin) named {
 	addr, _ := netip.ParseAddr(o.host) // the zero Addr, which equals no other, for a name
-	return named{addr, o.host == "localhost"}
+	return named{addr: addr, loopback: o.host == "localhost"}
 }
 
-func (n named) covers(addr netip.Addr) bool {
-	return addr.Unmap() == n.addr || n.loopback && addr.IsLoopback()
+// coverable reports whether a range may name the addresses of a kind. Others are
+// named one by one, if at all: nobody who opens a network means the metadata
+// service in it, whose answers are credentials.
+func coverable(kind string) bool {
+	switch kind {
+	case "private", "shared", "loopback", "documentation", "benchmarking":
+		return true
+	}
+	return false
+}
+
+// noServer reports whether addresses of a kind are those of no server.
+func noServer(kind string) bool {
+	return kind == "unspecified" || kind == "multicast" || kind == "broadcast"
+}
+
+// parseAddresses reads an address or a range of addresses.
+func parseAddresses(entry string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(entry)
+	if addr, addrErr := netip.ParseAddr(entry); addrErr == nil && addr.Zone() == "" {
+		addr = addr.Unmap()
+		prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	switch kind := special(prefix.Addr()); {
+	case err != nil || prefix.Addr().Is4In6():
+		return netip.Prefix{}, errors.New(`neither an address nor a range such as "10.0.0.0/8"`)
+	case prefix != prefix.Masked():
+		return netip.Prefix{}, fmt.Errorf("the range of this size begins at %s", prefix.Masked().Addr())
+	case kind == "":
+		return netip.Prefix{}, errors.New("it is public, and needs not be named")
+	case noServer(kind):
+		return netip.Prefix{}, fmt.Errorf("it is %s, not that of a server", kind)
+	case !prefix.IsSingleIP() && !coverable(kind):
+		return netip.Prefix{}, fmt.Errorf("it is %s, whose addresses are named one by one", kind)
+	}
+	return prefix, nil
+}
+
+func (n named) covers(addr netip.Addr, kind string) bool {
+	addr = addr.Unmap()
+	return addr == n.addr || n.loopback && addr.IsLoopback() ||
+		slices.ContainsFunc(n.prefixes, func(p netip.Prefix) bool {
+			return p.Contains(addr) && (p.IsSingleIP() || coverable(kind))
+		})
 }
 
 // check refuses the dial to a resolved address, host:port, that is special and
@@ -113,7 +178,7 @@ func (n named) check(address string) error {
 		return &Error{Kind: Denied, Err: fmt.Errorf("address %q: %w", address, err)}
 	}
 	kind := special(to.Addr())
-	if kind == "" || n.covers(to.Addr()) {
+	if kind == "" || n.covers(to.Addr(), kind) {
 		return nil
 	}
 	return &Error{Kind: Denied, Err: fmt.Errorf("address %s is %s", to.Addr(), kind)}

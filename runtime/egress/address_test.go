@@ -155,3 +155,74 @@ func TestADependencyReachesTheAddressThatItNames(t *testing.T) {
 		dependency(t, "http://"+host, egress.Config{})
 	}
 }
+
+func TestANameLeadsToAnAddressInTheRangesOfItsDependency(t *testing.T) {
+	server := serve(t, ok)
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	for _, addresses := range [][]string{{"127.0.0.0/8"}, {"10.0.0.0/8", "127.0.0.1"}, {"::ffff:127.0.0.1"}} {
+		cfg := egress.Config{Resolver: resolver(t, "127.0.0.1"), Addresses: addresses}
+		fetch(t, dependency(t, "http://payments.test:"+port, cfg), "/")
+	}
+	cfg := egress.Config{Resolver: resolver(t, "127.0.0.1"), Addresses: []string{"10.0.0.0/8", "127.0.0.2", "::1"}}
+	c := dependency(t, "http://payments.test:"+port, cfg)
+	wantFailure(t, failure(c, request(t, c, "GET", "/", nil)), egress.Denied, abi.Denied, false)
+}
+
+func TestARangeNamesOnlyAddressesOfAnOrdinaryNetwork(t *testing.T) {
+	for _, test := range []struct {
+		addresses       string
+		allowed, denied []string
+	}{
+		{"10.0.0.0/8", []string{"10.0.0.0", "10.255.255.255", "::ffff:10.1.2.3", "8.8.8.8"}, []string{"127.0.0.1", "192.168.0.1", "fd00::1"}},
+		{"192.0.2.7", []string{"192.0.2.7"}, []string{"192.0.2.8"}},
+		{"100.64.0.0/10", []string{"100.64.0.1"}, []string{"100.100.100.200"}},
+		{"100.100.100.200", []string{"100.100.100.200"}, []string{"100.100.100.201"}},
+		{"169.254.169.254", []string{"169.254.169.254"}, []string{"169.254.169.253"}},
+		{"fd00::/8", []string{"fd00::1", "fdff::1"}, []string{"fc00::1", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42"}},
+		{"fd00:ec2::254", []string{"fd00:ec2::254"}, []string{"fd00:ec2::23"}},
+		{"fc00::/6", []string{"fd00::1"}, []string{"fe80::1", "fec0::1", "ff02::1"}},
+		{"64:ff9b::a00:0/104", []string{"64:ff9b::a00:1"}, []string{"64:ff9b::a9fe:a9fe", "10.0.0.1"}},
+	} {
+		c := dependency(t, "http://payments.test", egress.Config{Addresses: []string{test.addresses}})
+		for _, addr := range test.allowed {
+			if err := c.CheckDial(literal(addr) + ":80"); err != nil {
+				t.Errorf("%s: %s: %v", test.addresses, addr, err)
+			}
+		}
+		for _, addr := range test.denied {
+			if err := c.CheckDial(literal(addr) + ":80"); abi.CodeOf(err) != abi.Denied {
+				t.Errorf("%s: %s: got %v, want Denied", test.addresses, addr, err)
+			}
+		}
+	}
+}
+
+func TestAddressesThatCannotBeMeantAreErrors(t *testing.T) {
+	for entry, want := range map[string]string{
+		"":                    "neither an address nor a range",
+		"payments.test":       "neither",
+		"10.0.0.0/33":         "neither",
+		"10.0.0.1-10.0.0.9":   "neither",
+		"fe80::1%eth0":        "neither",
+		"::ffff:10.0.0.0/104": "neither",
+		"10.0.0.7/8":          "begins at 10.0.0.0",
+		"8.8.8.8":             "public",
+		"8.0.0.0/6":           "public",
+		"0.0.0.0/0":           "unspecified",
+		"::/0":                "unspecified",
+		"224.0.0.1":           "multicast",
+		"255.255.255.255":     "broadcast",
+		"169.254.0.0/16":      "link-local, whose addresses are named one by one",
+		"fe80::/10":           "link-local",
+		"fd00:ec2::/32":       "metadata",
+		"240.0.0.0/4":         "reserved",
+	} {
+		_, err := egress.NewDependency("http://payments.test", egress.Config{Addresses: []string{"10.0.0.0/8", entry}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want something about %q", entry, err, want)
+		}
+	}
+	if _, err := egress.NewPlain(nil, egress.Config{Addresses: []string{"10.0.0.0/8"}}); err == nil {
+		t.Error("an allow list may have addresses")
+	}
+}

@@ -6,10 +6,10 @@
 // host's own network (DNS rebinding, a redirect to the metadata service of a
 // cloud). Loopback, private, link-local, shared, documentation, multicast and
 // reserved ranges are refused, after the IANA special-purpose address registries
-// (RFC 6890). Only the URL of a dependency can lift this, by naming the address
-// itself: http://10.0.0.7:8080 reaches that address and port, and
-// http://localhost:9090 that port of the loopback addresses. A host name that
-// merely resolves to such an address is refused even then.
+// (RFC 6890). Only a dependency can lift this, by naming the address itself:
+// http://10.0.0.7:8080 reaches that address and port, and http://localhost:9090
+// that port of the loopback addresses. A host name that merely resolves to such an
+// address is refused even then, unless it is in Config.Addresses.
 //
 // Proxies of the environment are ignored, cookies are not kept, and bodies
 // arrive as the server sent them, compressed or not.
@@ -50,6 +50,14 @@ type Config struct {
 	RootCAs  *x509.CertPool // of servers; nil: the system's
 	MaxConns int            // connections to one host at a time, more wait; 256
 	Logger   *slog.Logger   // one line per denial; nil discards
+
+	// Addresses are those that the name of a dependency may lead to besides
+	// public ones: addresses, and ranges of private, shared, loopback,
+	// documentation or benchmarking ones, such as "10.0.0.0/8" for the services
+	// of a cluster. Link-local, metadata and reserved addresses are reached only if
+	// they are named one by one, even if a range contains them. NewPlain takes
+	// none.
+	Addresses []string
 }
 
 const (
@@ -75,13 +83,21 @@ type Client struct {
 
 // NewDependency returns a client that reaches one dependency: an absolute http
 // or https URL, whose path the targets of requests are joined to. The URL has no
-// credentials, query or fragment. The error says what is wrong with it.
+// credentials, query or fragment. The error says what is wrong with it, and with
+// cfg.Addresses.
 func NewDependency(rawURL string, cfg Config) (*Client, error) {
 	base, o, err := parseBase(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("egress: dependency: %w", err)
 	}
 	c := &Client{base: base, allowed: allowList{{origin: o}}, named: namedBy(o)}
+	for _, entry := range cfg.Addresses {
+		prefix, err := parseAddresses(entry)
+		if err != nil {
+			return nil, fmt.Errorf("egress: dependency: addresses %q: %w", entry, err)
+		}
+		c.named.prefixes = append(c.named.prefixes, prefix)
+	}
 	c.open(cfg)
 	return c, nil
 }
@@ -93,6 +109,9 @@ func NewDependency(rawURL string, cfg Config) (*Client, error) {
 // network is refused here, since only a dependency may name one. The error joins
 // one for each wrong entry.
 func NewPlain(allowHosts []string, cfg Config) (*Client, error) {
+	if len(cfg.Addresses) > 0 {
+		return nil, errors.New("egress: only a dependency has addresses")
+	}
 	c := new(Client)
 	var errs []error
 	for _, entry := range allowHosts {

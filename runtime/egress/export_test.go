@@ -16,3 +16,6 @@ func (c *Client) DialWith(dial func(ctx context.Context, address string) (net.Co
 		}
 	}
 }
+
+// CheckDial decides about a dial without making it.
+func (c *Client) CheckDial(address string) error { return c.named.check(address) }

@@ -25,8 +25,7 @@ func parseBase(rawURL string) (*url.URL, origin, error) {
 		return nil, origin{}, errDotSegment
 	}
 	if addr, err := netip.ParseAddr(o.host); err == nil {
-		switch kind := special(addr); kind {
-		case "unspecified", "multicast", "broadcast":
+		if kind := special(addr); noServer(kind) {
 			return nil, origin{}, fmt.Errorf("the address is %s, not that of a server", kind)
 		}
 	}

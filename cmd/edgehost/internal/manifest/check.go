@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/edgehost/edgehost/runtime/egress"
 )
 
 // checkFunctions reports what the table of keys cannot know: what a value means
@@ -134,6 +136,11 @@ func (d *decoder) checkDependencies(m *Manifest) {
 			d.report(dep.Namespace.At, nameHint, "%q cannot name a namespace", dep.Namespace.Value)
 		}
 		d.checkURL(dep)
+		for _, entry := range dep.Addresses {
+			if err := egress.CheckAddresses(entry.Value); err != nil {
+				d.report(entry.At, "", "addresses: %q: %v", entry.Value, err)
+			}
+		}
 	}
 }
 

@@ -66,6 +66,7 @@ func functionKeys() []key[Function] {
 func dependencyKeys() []key[Dependency] {
 	return []key[Dependency]{
 		required(textKey("url", "where it is: http://HOST[:PORT][/PATH] or https://…", func(dep *Dependency) *Text { return &dep.URL })),
+		listKey("addresses", "", "what its host name may resolve to besides public addresses: \"10.0.0.0/8\" for the services of a cluster, or single addresses; metadata services only singly", func(dep *Dependency) *[]Text { return &dep.Addresses }),
 		textKey("namespace", "share one object between apps: those that name the same namespace", func(dep *Dependency) *Text { return &dep.Namespace }),
 		durationKey("timeout", "5s", "1ms", "5m", "how long one call may take until the head of its answer", func(dep *Dependency) *Duration { return &dep.Timeout }),
 		breakerKey(),

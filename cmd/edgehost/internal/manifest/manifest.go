@@ -82,6 +82,7 @@ type Dependency struct {
 	Name      Text     `json:"name" toml:"-"`
 	Namespace Text     `json:"namespace" toml:"namespace"`
 	URL       Text     `json:"url" toml:"url"`
+	Addresses []Text   `json:"addresses" toml:"addresses,omitempty"`
 	Timeout   Duration `json:"timeout" toml:"timeout"`
 	Breaker   Breaker  `json:"breaker" toml:"breaker"`
 }

@@ -148,6 +148,11 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 			`edgehost.toml:12:7: url: the environment variable NOPE is not set (set it, or give a default: ${NAME:-default})`,
 			`edgehost.toml:13:13: dependency.e.url is missing (where it is: http://HOST[:PORT][/PATH] or https://…)`,
 		}},
+		{"addresses that no service has", dependency + "addresses = [\"10.0.0.0/8\", \"192.0.2.7\", \"10.0.0.7/8\", \"pay.example\",\n\"169.254.0.0/16\"]\n", []string{
+			`edgehost.toml:7:41: addresses: "10.0.0.7/8": the range of this size begins at 10.0.0.0`,
+			`edgehost.toml:7:55: addresses: "pay.example": neither an address nor a range such as "10.0.0.0/8"`,
+			`edgehost.toml:8:1: addresses: "169.254.0.0/16": it is link-local, whose addresses are named one by one`,
+		}},
 		{"a breaker out of bounds", dependency + "breaker = { failure_threshold = 0, reset_after = \"10m\", max_reset_after = \"1m\" }\n", []string{
 			`edgehost.toml:7:33: failure_threshold: 0 is out of bounds (allowed is 1 to 1000)`,
 			`edgehost.toml:7:75: max_reset_after is 1m, less than the 10m of reset_after (allowed is from reset_after on)`,
@@ -196,6 +201,7 @@ objects = ["guild-settings/*"]
 [dependency.payments]
 url = "${PAYMENTS_URL}"
 namespace = "shared"
+addresses = ["10.0.0.0/8", "fd00::/8"]
 breaker = { reset_after = "10m" }
 
 [dependency.mail]
@@ -255,6 +261,7 @@ max_reset_after = '5m'
 [dependency.payments]
 namespace = 'shared'
 url = 'http://pay.example'
+addresses = ['10.0.0.0/8', 'fd00::/8']
 timeout = '5s'
 
 [dependency.payments.breaker]
