@@ -3,7 +3,6 @@ package manifest
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,9 +58,8 @@ func (d *decoder) checkUses(f *Function, known []string) {
 		}
 	}
 	for _, host := range f.AllowHosts {
-		u, err := url.Parse("http://" + host.Value)
-		if err != nil || u.Host != host.Value || u.Hostname() == "" {
-			d.report(host.At, "write \"host\" or \"host:port\", without scheme and path", "allow_hosts: %q is not a host", host.Value)
+		if err := egress.CheckAllowedHost(host.Value); err != nil {
+			d.report(host.At, `write "HOST[:PORT]" for https, or "http://HOST[:PORT]"; "*.HOST" is all names below it`, "allow_hosts: %q: %v", host.Value, err)
 		}
 	}
 }
@@ -153,14 +151,12 @@ func (d *decoder) checkURL(dep *Dependency) {
 	if len(d.problems) > before {
 		return
 	}
-	u, err := url.Parse(dep.URL.Value)
 	const hint = `write "http://HOST[:PORT][/PATH]" or "https://…"`
-	switch {
-	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		d.report(dep.URL.At, hint, "url: %q is not an address that can be called", dep.URL.Value)
-	case u.User != nil:
-		d.report(dep.URL.At, "put passwords and keys into secrets", "url: user and password are not allowed in an address")
-	case u.RawQuery != "" || u.Fragment != "":
-		d.report(dep.URL.At, hint, "url: %q has a query or a fragment", dep.URL.Value)
+	switch err := egress.CheckURL(dep.URL.Value); {
+	case err == nil:
+	case strings.Contains(dep.URL.Value, "@"): // what is before it may be a password
+		d.report(dep.URL.At, hint+"; passwords and keys are secrets", "url: %v", err)
+	default:
+		d.report(dep.URL.At, hint, "url: %q: %v", dep.URL.Value, err)
 	}
 }

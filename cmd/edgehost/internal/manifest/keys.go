@@ -36,13 +36,14 @@ func functionKeys() []key[Function] {
 		textKey("build", "the command that makes the module; it runs in the manifest's directory with GOOS=wasip1 GOARCH=wasm", func(f *Function) *Text { return &f.Build }),
 		nonEmpty(listKey("routes", "at least 1", "the requests it serves, as patterns \"[METHOD ][HOST]/PATH\" of Go's http.ServeMux", func(f *Function) *[]Text { return &f.Routes })),
 		durationKey("timeout", "10s", "1ms", "5m", "the client is answered after this time, whatever the function does", func(f *Function) *Duration { return &f.Timeout }),
+		integerKey("fuel", 0, 0, 1<<60, "how much one request may compute, in units that the log and edgehost_guest_fuel_total show; a request that needs more fails as function_failed. 0 is no limit", func(f *Function) *int { return &f.Fuel }),
 		isolationKey(),
 		sizeKey("memory", "64MiB", "64KiB", "4GiB", "the most memory an instance may have", func(f *Function) *Size { return &f.Memory }),
 		envKey(),
 		listKey("secrets", "", "names of secrets; each is read from the environment variable of the same name", func(f *Function) *[]Text { return &f.Secrets }),
 		listKey("dependencies", "", "the dependencies it may call", func(f *Function) *[]Text { return &f.Dependencies }),
 		listKey("objects", "", "the lease objects it may use: \"name\", \"class/name\" or \"class/*\"", func(f *Function) *[]Text { return &f.Objects }),
-		listKey("allow_hosts", "", "hosts it may fetch from without a dependency: \"host\" or \"host:port\"", func(f *Function) *[]Text { return &f.AllowHosts }),
+		listKey("allow_hosts", "", "hosts it may fetch from without a dependency: \"HOST[:PORT]\" by https, \"http://HOST[:PORT]\", and \"*.HOST\" for all names below it", func(f *Function) *[]Text { return &f.AllowHosts }),
 		integerKey("instances", 32, 1, 1024, "how many requests run at once, each in an instance of its own", func(f *Function) *int { return &f.Instances }),
 		integerKey("queue", 1024, 1, 65536, "how many requests may wait for an instance", func(f *Function) *int { return &f.Queue }),
 		durationKey("queue_wait", "2s", "1ms", "1m", "how long a request may wait for an instance", func(f *Function) *Duration { return &f.QueueWait }),
@@ -59,7 +60,6 @@ func functionKeys() []key[Function] {
 		laterKey[Function]("lease"),
 		laterKey[Function]("attach_wait"),
 		laterKey[Function]("cache"),
-		laterKey[Function]("fuel"),
 	}
 }
 

@@ -57,6 +57,7 @@ type Function struct {
 	Build           Text            `json:"build" toml:"build,omitempty"`
 	Routes          []Text          `json:"routes" toml:"routes"`
 	Timeout         Duration        `json:"timeout" toml:"timeout"`
+	Fuel            int             `json:"fuel" toml:"fuel"`
 	Isolation       Text            `json:"isolation" toml:"isolation"`
 	Memory          Size            `json:"memory" toml:"memory"`
 	Env             map[string]Text `json:"env" toml:"env,omitempty"`

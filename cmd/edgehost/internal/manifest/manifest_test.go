@@ -114,11 +114,15 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 			`edgehost.toml:5:17: there is no dependency "payment" (did you mean payments?)`,
 			`edgehost.toml:5:28: there is no dependency "mail" (describe it: [dependency.mail] with a url)`,
 		}},
-		{"objects, hosts and secrets that cannot be", function + "objects = [\"guilds/\", \"a/*/b\", \"a/b*\", \"leader\", \"a/b/c\"]\nallow_hosts = [\"https://a.example\", \"a.example:443\"]\nsecrets = [\"STRIPE-KEY\"]\n", []string{
+		{"objects, hosts and secrets that cannot be", function + "objects = [\"guilds/\", \"a/*/b\", \"a/b*\", \"leader\", \"a/b/c\"]\nallow_hosts = [\"a.example/path\", \"a.example:443\", \"http://a.example\", \"*.a.example\", \"10.0.0.1\", \"a.example:0\", \"127.1\", \"localhost\"]\nsecrets = [\"STRIPE-KEY\"]\n", []string{
 			`edgehost.toml:5:12: objects: "guilds/" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
 			`edgehost.toml:5:23: objects: "a/*/b" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
 			`edgehost.toml:5:32: objects: "a/b*" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
-			`edgehost.toml:6:16: allow_hosts: "https://a.example" is not a host (write "host" or "host:port", without scheme and path)`,
+			`edgehost.toml:6:16: allow_hosts: "a.example/path": an entry is a host with an optional port, without a path (write "HOST[:PORT]" for https, or "http://HOST[:PORT]"; "*.HOST" is all names below it)`,
+			`edgehost.toml:6:86: allow_hosts: "10.0.0.1": the address is private: only a dependency may name it (write "HOST[:PORT]" for https, or "http://HOST[:PORT]"; "*.HOST" is all names below it)`,
+			`edgehost.toml:6:98: allow_hosts: "a.example:0": the port is not between 1 and 65535 (write "HOST[:PORT]" for https, or "http://HOST[:PORT]"; "*.HOST" is all names below it)`,
+			`edgehost.toml:6:113: allow_hosts: "127.1": the host is neither a name in ASCII (xn--… for others) nor an address (write "HOST[:PORT]" for https, or "http://HOST[:PORT]"; "*.HOST" is all names below it)`,
+			`edgehost.toml:6:122: allow_hosts: "localhost": localhost is loopback: only a dependency may name it (write "HOST[:PORT]" for https, or "http://HOST[:PORT]"; "*.HOST" is all names below it)`,
 			`edgehost.toml:7:12: "STRIPE-KEY" cannot name a secret (write a name that can be set in a shell, such as STRIPE_KEY)`,
 		}},
 		{"variables without a value", function + "env = { A = \"${NOPE}-${ALSO_NOPE}\", B = \"${open\", C = \"${a b}\", D = 3 }\n", []string{
@@ -142,11 +146,18 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 			`edgehost.toml:4:9: build is empty (remove it if the module is made elsewhere)`,
 		}},
 		{"addresses that cannot be called", smallest + "[dependency.a]\nurl = \"pay.example\"\n[dependency.b]\nurl = \"http://me:secret@pay.example\"\n[dependency.c]\nurl = \"https://pay.example/?a=b\"\n[dependency.d]\nurl = \"${NOPE}\"\n[dependency.e]\n", []string{
-			`edgehost.toml:6:7: url: "pay.example" is not an address that can be called (write "http://HOST[:PORT][/PATH]" or "https://…")`,
-			`edgehost.toml:8:7: url: user and password are not allowed in an address (put passwords and keys into secrets)`,
-			`edgehost.toml:10:7: url: "https://pay.example/?a=b" has a query or a fragment (write "http://HOST[:PORT][/PATH]" or "https://…")`,
+			`edgehost.toml:6:7: url: "pay.example": the scheme is not http or https (write "http://HOST[:PORT][/PATH]" or "https://…")`,
+			`edgehost.toml:8:7: url: a URL must not carry credentials (write "http://HOST[:PORT][/PATH]" or "https://…"; passwords and keys are secrets)`,
+			`edgehost.toml:10:7: url: "https://pay.example/?a=b": the URL must not have a query or fragment (write "http://HOST[:PORT][/PATH]" or "https://…")`,
 			`edgehost.toml:12:7: url: the environment variable NOPE is not set (set it, or give a default: ${NAME:-default})`,
 			`edgehost.toml:13:13: dependency.e.url is missing (where it is: http://HOST[:PORT][/PATH] or https://…)`,
+		}},
+		{"addresses that the host would not call", smallest + "[dependency.a]\nurl = \"http://127.1\"\n[dependency.b]\nurl = \"http://pay.example:0\"\n[dependency.c]\nurl = \"http://pay.example/v1/../x\"\n[dependency.d]\nurl = \"http://0.0.0.0:9090\"\n[dependency.e]\nurl = \"http://me:secret@pay.example:0\"\n", []string{
+			`edgehost.toml:6:7: url: "http://127.1": the host is neither a name in ASCII (xn--… for others) nor an address (write "http://HOST[:PORT][/PATH]" or "https://…")`,
+			`edgehost.toml:8:7: url: "http://pay.example:0": the port is not between 1 and 65535 (write "http://HOST[:PORT][/PATH]" or "https://…")`,
+			`edgehost.toml:10:7: url: "http://pay.example/v1/../x": the path must not have the segments "." and ".." (write "http://HOST[:PORT][/PATH]" or "https://…")`,
+			`edgehost.toml:12:7: url: "http://0.0.0.0:9090": the address is unspecified, not that of a server (write "http://HOST[:PORT][/PATH]" or "https://…")`,
+			`edgehost.toml:14:7: url: a URL must not carry credentials (write "http://HOST[:PORT][/PATH]" or "https://…"; passwords and keys are secrets)`,
 		}},
 		{"addresses that no service has", dependency + "addresses = [\"10.0.0.0/8\", \"192.0.2.7\", \"10.0.0.7/8\", \"pay.example\",\n\"169.254.0.0/16\"]\n", []string{
 			`edgehost.toml:7:41: addresses: "10.0.0.7/8": the range of this size begins at 10.0.0.0`,
