@@ -2,5 +2,8 @@ package kvbucket
 
 import "github.com/nats-io/nats.go"
 
+// MaxHandlers is the bound on the requests that one address handles at a time.
+const MaxHandlers = maxHandlers
+
 // InProcess lets tests connect as an operator's tool does.
 func InProcess(s *Server) nats.InProcessConnProvider { return s.ns }

@@ -52,6 +52,13 @@ func (h *handlers) done() {
 	}
 }
 
+// count returns how many handlers run.
+func (h *handlers) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running
+}
+
 // stop admits no more handlers, asks those that run to end and waits for them.
 func (h *handlers) stop(ctx context.Context) error {
 	h.end()

@@ -17,7 +17,7 @@ var (
 	// others. It was not handled.
 	ErrOverloaded = errors.New("kvbucket: the listener is overloaded")
 	// ErrInvalidAddress: the address is not one part of a key, as [Escape] returns
-	// it, is longer than MaxAddress, or is served already.
+	// it, is longer than MaxAddress, or is served in this process already.
 	ErrInvalidAddress = errors.New("kvbucket: invalid address")
 )
 
@@ -32,8 +32,8 @@ const MaxAddress = 512
 // implementations pass the same suite: one on a NATS connection, and
 // [MemoryMessenger].
 //
-// An address is one part of a key, as [Escape] returns it, and is served by one
-// listener.
+// An address is one part of a key, as [Escape] returns it. Whoever serves it has to
+// make sure that nobody else does: all of them would handle each request.
 type Messenger interface {
 	// Serve hands every request that is sent to address to handle, each on a
 	// goroutine of its own, and answers with what it returns. The receipt goes
