@@ -78,12 +78,9 @@ func (h *Host) Dependency(id ID, p Policy) (*Dependency, error) {
 	defer h.mu.Unlock()
 	d, ok := h.dependencies[id]
 	if !ok {
-		d = &Dependency{host: h, id: id}
-		d.node = &node{
-			host: h, key: key, kind: kind{record.NewObject, record.DecodeObject},
-			publish: d.learn, happened: d.count,
-		}
-		h.dependencies[id], h.nodes[key] = d, d.node
+		d = &Dependency{host: h, id: id, node: h.nodeLocked(key, objectKind())}
+		d.node.viewer.Store(d)
+		h.dependencies[id] = d
 	}
 	d.policy.Store(&policy)
 	return d, nil
@@ -251,19 +248,6 @@ func (d *Dependency) retryIn(left time.Duration) time.Duration {
 func (d *Dependency) refuse(code abi.Code, retry time.Duration, reason string) error {
 	d.host.metrics.rejected.WithLabelValues(d.id.String(), reason).Inc()
 	return &Refusal{Code: code, RetryAfter: retry, Reason: reason}
-}
-
-// count counts what this host's commits have done.
-func (d *Dependency) count(events []record.Event) {
-	for _, e := range events {
-		if e.To != "" {
-			d.host.metrics.transitions.WithLabelValues(d.id.String(), e.From, e.To).Inc()
-			d.host.log.Info("the breaker has changed", "dependency", d.id.String(), "from", e.From, "to", e.To)
-		}
-		if e.Probe != "" {
-			d.host.metrics.probes.WithLabelValues(d.id.String(), e.Probe).Inc()
-		}
-	}
 }
 
 // View returns the breaker as this host knows it, which may be behind.

@@ -67,6 +67,7 @@ func (a Admission) Report(ctx context.Context, o Outcome) error {
 // A tally is what a host has not told the owner yet. Dependency.mu guards it.
 type tally struct {
 	failures int           // since the last success
+	total    uint64        // outcomes counted so far, in any generation
 	success  bool          // one came before them
 	sent     run           // on its way to the owner
 	streak   int           // failures in a row on this host
@@ -136,6 +137,9 @@ func (d *Dependency) succeeded(a Admission) {
 	}
 	t := &d.tally
 	t.streak, t.trips, t.failures = 0, 0, 0
+	if !t.success && (recorded > 0 || t.sent.failures > 0) {
+		t.total++
+	}
 	t.success = recorded > 0 || t.sent.failures > 0
 	d.guard.Store(0)
 	if t.success {
@@ -155,6 +159,7 @@ func (d *Dependency) failed(ctx context.Context, a Admission) error {
 	}
 	t, p := &d.tally, d.policy.Load()
 	t.failures++
+	t.total++
 	t.streak++
 	d.hot.Store(true)
 	if t.streak >= p.FailureThreshold && (a.trial || d.guard.Load() == 0) {
@@ -273,6 +278,7 @@ func (d *Dependency) nextReport() (record.Report, *round) {
 		Generation: v.object.Breaker.Generation,
 		Failures:   t.sent.failures, Success: t.sent.success,
 		Policy: d.policy.Load().record(),
+		Host:   incarnationOf(d.host.owner), Total: t.total,
 	}, r
 }
 
