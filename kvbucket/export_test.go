@@ -7,3 +7,6 @@ const MaxHandlers = maxHandlers
 
 // InProcess lets tests connect as an operator's tool does.
 func InProcess(s *Server) nats.InProcessConnProvider { return s.ns }
+
+// Subscriptions returns how many subscriptions the server has.
+func Subscriptions(s *Server) uint32 { return s.ns.NumSubscriptions() }

@@ -64,7 +64,7 @@ func (c *Conn) collectHosts(ctx context.Context, sub *nats.Subscription) ([]Host
 		switch {
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("kvbucket: hosts: %w", context.Cause(ctx))
-		case errors.Is(err, context.DeadlineExceeded) && c.nc.IsConnected(), err == nil && replyCode(reply) == codeNobody:
+		case errors.Is(err, context.DeadlineExceeded) && c.nc.IsConnected(), errors.Is(err, nats.ErrNoResponders):
 			return hosts, nil
 		case err != nil:
 			return nil, c.messengerError("hosts", err)
