@@ -165,7 +165,9 @@ func TestSilentWaiterLosesHisPlace(t *testing.T) {
 		silent, leave := context.WithCancel(t.Context())
 		defer leave()
 		var group sync.WaitGroup
-		group.Go(func() { _, _ = object(t, f.hosts[1], "guild/42").Acquire(silent, objects.LeaseOptions{Wait: time.Hour}) })
+		group.Go(func() {
+			_, _ = object(t, f.hosts[1], "guild/42").Acquire(silent, objects.LeaseOptions{Wait: time.Hour})
+		})
 		synctest.Wait()
 		f.crash(1)
 		pass(3 * time.Second)

@@ -52,6 +52,7 @@ type Host struct {
 	opened    time.Time
 	floor     floor
 	ids       atomic.Uint64
+	lost      atomic.Int64 // the host's clock, plus one, when the store first did not answer; zero: it does
 
 	ctx    context.Context // ends when the host must do no more I/O
 	cancel context.CancelFunc
@@ -106,6 +107,7 @@ func Open(_ context.Context, cfg Config) (*Host, error) {
 		}
 	}
 	h.start(h.watch)
+	h.start(h.poll)
 	return h, nil
 }
 

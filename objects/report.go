@@ -29,6 +29,8 @@ const reportEvery = 50 * time.Millisecond
 type Admission struct {
 	dependency        *Dependency
 	generation, fence uint64
+	alone             bool // a probe without the store
+	counted           bool // against the limit of calls under way
 	trial             bool // the one call that the host's streak guard lets through
 }
 
@@ -49,7 +51,14 @@ func (a Admission) Fence() uint64 { return a.fence }
 // *Refusal of unavailable if the store does not answer; those of ctx.
 func (a Admission) Report(ctx context.Context, o Outcome) error {
 	d := a.dependency
+	if a.counted {
+		d.inFlight.Add(-1)
+	}
 	switch {
+	case a.alone:
+		if o == Success {
+			d.closeAlone(a)
+		}
 	case a.fence != 0:
 		return d.settle(ctx, a, o)
 	case o == Success:
@@ -121,7 +130,7 @@ func (t *tally) restore(sent run) {
 // returns the recorded run of failures. The caller holds mu.
 func (d *Dependency) current(a Admission) (recorded int, ok bool) {
 	v := d.view.Load()
-	if v == nil || !v.admits || v.object.Breaker.Generation != a.generation {
+	if v == nil || !v.closed || v.object.Breaker.Generation != a.generation {
 		return 0, false
 	}
 	return v.object.Breaker.Run, true

@@ -35,6 +35,7 @@ func (h *Host) read(ctx context.Context, key string) (kvbucket.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	e, err := h.bucket.Get(ctx, key)
+	h.answered(err)
 	if errors.Is(err, kvbucket.ErrNotFound) {
 		return kvbucket.Entry{Key: key}, nil
 	}
@@ -51,6 +52,7 @@ func (h *Host) write(ctx context.Context, key string, value []byte, last kvbucke
 		try, cancel := context.WithTimeout(ctx, storeTimeout)
 		revision, err := h.bucket.Update(try, key, value, last)
 		cancel()
+		h.answered(err)
 		switch {
 		case errors.Is(err, kvbucket.ErrUnknown):
 			unknown = true
