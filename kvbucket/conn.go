@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +41,7 @@ type ConnConfig struct {
 	URL string
 	// Creds names a file with NATS user credentials; empty for none.
 	Creds string
+	Identity
 	// Name is what the server's operator sees in the list of connections.
 	Name string
 	// Logger gets the changes of the connection's state; nil for none.
@@ -73,12 +73,14 @@ type Conn struct {
 // later with JetStream enabled for the account. A server that is not there is an
 // error at once; later outages are ridden out. The caller closes the Conn.
 func Dial(ctx context.Context, cfg ConnConfig) (*Conn, error) {
-	if cfg.Creds != "" {
-		if _, err := os.Stat(cfg.Creds); err != nil {
-			return nil, fmt.Errorf("kvbucket: credentials: %w", err)
-		}
+	if err := readable(cfg.Creds); err != nil {
+		return nil, err
 	}
-	return dial(ctx, cfg)
+	identity, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx, cfg, identity...)
 }
 
 func dial(ctx context.Context, cfg ConnConfig, more ...nats.Option) (*Conn, error) {

@@ -23,10 +23,12 @@ const (
 
 // The reasons of refusals by a breaker.
 const (
-	reasonCooldown = "cooldown" // the breaker is open
-	reasonProbe    = "probe"    // somebody else probes, or asks for the probe
-	reasonStreak   = "streak"   // this host's own calls fail in a row
-	reasonStore    = "store"    // a probe cannot be claimed without the store
+	reasonCooldown = "cooldown"  // the breaker is open
+	reasonProbe    = "probe"     // somebody else probes, or asks for the probe
+	reasonStreak   = "streak"    // this host's own calls fail in a row
+	reasonStore    = "store"     // a probe cannot be claimed without the store
+	reasonInFlight = "in_flight" // this host has too many calls under way
+	reasonRamp     = "ramp"      // the breaker has closed only just now
 )
 
 // firstLook bounds how long the first call of a dependency waits for the store to
@@ -45,10 +47,16 @@ type Dependency struct {
 	hot      atomic.Bool          // something failed lately, so successes count
 	guard    atomic.Int64         // the reading of the host's clock until which its streak defers calls; zero: no guard
 	claiming atomic.Bool          // a call of this host asks for the probe
+	used     atomic.Bool          // since the newest poll
+	limit    atomic.Int64         // of calls under way; zero: none
+	inFlight atomic.Int64         // counted while there is a limit
 
 	mu      sync.Mutex // guards the fields below
 	tally   tally
 	holdoff time.Duration // no claim before, after the store failed
+	alone   time.Duration // no probe without the store before
+	lonely  int           // probes without the store, since the breaker was closed or the store answered
+	timer   *time.Timer   // of the active probe
 }
 
 // A view is what a host knows of a breaker; it never changes.
@@ -56,7 +64,10 @@ type view struct {
 	object   *record.Object
 	revision kvbucket.Revision
 	known    bool // else the object is an assumption
-	admits   bool
+	closed   bool
+	admits   bool          // every call
+	ramping  time.Duration // the host's clock when it closed, while not every call is admitted
+	instead  *view         // closed by this host alone, in place of what the record said
 }
 
 // Dependency returns the object that guards the dependency id. The same id gives
@@ -78,14 +89,12 @@ func (h *Host) Dependency(id ID, p Policy) (*Dependency, error) {
 	defer h.mu.Unlock()
 	d, ok := h.dependencies[id]
 	if !ok {
-		d = &Dependency{host: h, id: id}
-		d.node = &node{
-			host: h, key: key, kind: kind{record.NewObject, record.DecodeObject},
-			publish: d.learn, happened: d.count,
-		}
-		h.dependencies[id], h.nodes[key] = d, d.node
+		d = &Dependency{host: h, id: id, node: h.nodeLocked(key, objectKind())}
+		d.node.viewer.Store(d)
+		h.dependencies[id] = d
 	}
 	d.policy.Store(&policy)
+	d.limit.Store(int64(policy.MaxInFlight))
 	return d, nil
 }
 
@@ -97,10 +106,35 @@ func (h *Host) Dependency(id ID, p Policy) (*Dependency, error) {
 // lock, allocates nothing and sends nothing. The store's absence never refuses a
 // call to a dependency that was not known to fail.
 func (d *Dependency) Admit(ctx context.Context) (Admission, error) {
+	if !d.used.Load() {
+		d.used.Store(true)
+	}
+	if d.limit.Load() > 0 {
+		return d.admitCounted(ctx)
+	}
+	return d.admit(ctx)
+}
+
+func (d *Dependency) admit(ctx context.Context) (Admission, error) {
 	if v := d.view.Load(); v != nil && v.admits && d.guard.Load() == 0 {
 		return Admission{dependency: d, generation: v.object.Breaker.Generation}, nil
 	}
 	return d.admitSlowly(ctx)
+}
+
+// admitCounted admits a call within the limit of calls under way.
+func (d *Dependency) admitCounted(ctx context.Context) (Admission, error) {
+	if d.inFlight.Add(1) > d.limit.Load() {
+		d.inFlight.Add(-1)
+		return Admission{}, d.refuse(abi.Overloaded, 0, reasonInFlight)
+	}
+	a, err := d.admit(ctx)
+	if err != nil {
+		d.inFlight.Add(-1)
+		return a, err
+	}
+	a.counted = true
+	return a, nil
 }
 
 func (d *Dependency) admitSlowly(ctx context.Context) (Admission, error) {
@@ -112,7 +146,9 @@ func (d *Dependency) admitSlowly(ctx context.Context) (Admission, error) {
 	}
 	v := d.view.Load()
 	switch left := v.object.Remaining(d.host.now()); {
-	case v.admits:
+	case v.closed && v.ramping != 0 && !d.ramped(v):
+		return Admission{}, d.refuse(abi.Deferred, jittered(d.policy.Load().Ramp), reasonRamp)
+	case v.closed:
 		return d.admitGuarded(v)
 	case left == 0:
 		return d.claim(ctx)
@@ -135,7 +171,7 @@ func (d *Dependency) look(ctx context.Context) error {
 	if err := ctx.Err(); err != nil && d.view.Load() == nil {
 		return contextError(ctx)
 	}
-	assumed := &view{object: record.NewObject().(*record.Object), admits: true}
+	assumed := &view{object: record.NewObject().(*record.Object), closed: true, admits: true}
 	if d.view.CompareAndSwap(nil, assumed) {
 		d.host.log.Warn("the breaker's state cannot be read and is assumed to be closed", "dependency", d.id.String(), "error", a.err)
 		d.lookAgain()
@@ -172,12 +208,18 @@ func (d *Dependency) learn(r record.Record, revision kvbucket.Revision) {
 		d.tally.reset()
 		d.guard.Store(0)
 	}
-	d.view.Store(&view{object: o, revision: revision, known: true, admits: o.Breaker.State == record.Closed})
+	d.view.Store(d.after(old, o, revision))
 	d.cool()
+	d.arm()
 }
 
 // forget drops the view for good: the host is closing.
-func (d *Dependency) forget() { d.view.Store(nil) }
+func (d *Dependency) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.view.Store(nil)
+	d.arm()
+}
 
 // admitGuarded admits a call by a closed breaker. A host whose own calls fail in a
 // row defers the others for a while and then lets one at a time try, whatever the
@@ -206,6 +248,9 @@ func (d *Dependency) claim(ctx context.Context) (Admission, error) {
 	}
 	defer d.claiming.Store(false)
 	if d.holding() {
+		if a, ok := d.probeAlone(); ok {
+			return a, nil
+		}
 		return Admission{}, d.refuse(abi.Deferred, d.retryIn(time.Second), reasonStore)
 	}
 	p := d.policy.Load()
@@ -226,6 +271,9 @@ func (d *Dependency) claim(ctx context.Context) (Admission, error) {
 		return Admission{}, contextError(ctx)
 	}
 	d.hold()
+	if a, ok := d.probeAlone(); ok {
+		return a, nil
+	}
 	return Admission{}, d.refuse(abi.Deferred, d.retryIn(time.Second), reasonStore)
 }
 
@@ -251,19 +299,6 @@ func (d *Dependency) retryIn(left time.Duration) time.Duration {
 func (d *Dependency) refuse(code abi.Code, retry time.Duration, reason string) error {
 	d.host.metrics.rejected.WithLabelValues(d.id.String(), reason).Inc()
 	return &Refusal{Code: code, RetryAfter: retry, Reason: reason}
-}
-
-// count counts what this host's commits have done.
-func (d *Dependency) count(events []record.Event) {
-	for _, e := range events {
-		if e.To != "" {
-			d.host.metrics.transitions.WithLabelValues(d.id.String(), e.From, e.To).Inc()
-			d.host.log.Info("the breaker has changed", "dependency", d.id.String(), "from", e.From, "to", e.To)
-		}
-		if e.Probe != "" {
-			d.host.metrics.probes.WithLabelValues(d.id.String(), e.Probe).Inc()
-		}
-	}
 }
 
 // View returns the breaker as this host knows it, which may be behind.

@@ -25,6 +25,11 @@ import (
 type Config struct {
 	// Bucket holds the records. All hosts of a fleet share one.
 	Bucket kvbucket.Bucket
+	// Messenger reaches the other hosts, so that one host at a time decides about
+	// an object and the others ask it. Hosts that use one must not share a bucket
+	// with hosts that do not. Nil means that hosts only meet in the bucket: each
+	// claims an object that it is asked about.
+	Messenger kvbucket.Messenger
 	// Host names this host to operators, in records and in logs. Hosts may share
 	// a name: what tells them apart is a random incarnation that Open adds. Empty
 	// means "host".
@@ -38,13 +43,16 @@ type Config struct {
 // A Host is this process's part in the objects of the fleet. Its methods may be
 // called from any number of goroutines.
 type Host struct {
-	bucket  kvbucket.Bucket
-	log     *slog.Logger
-	metrics *metrics
-	owner   string // the host's name and its incarnation
-	opened  time.Time
-	floor   floor
-	ids     atomic.Uint64
+	bucket    kvbucket.Bucket
+	messenger kvbucket.Messenger // nil: no host talks to another
+	hangUp    func(context.Context) error
+	log       *slog.Logger
+	metrics   *metrics
+	owner     string // the host's name and its incarnation
+	opened    time.Time
+	floor     floor
+	ids       atomic.Uint64
+	lost      atomic.Int64 // the host's clock, plus one, when the store first did not answer; zero: it does
 
 	ctx    context.Context // ends when the host must do no more I/O
 	cancel context.CancelFunc
@@ -76,6 +84,8 @@ func Open(_ context.Context, cfg Config) (*Host, error) {
 	}
 	h := &Host{
 		bucket:       cfg.Bucket,
+		messenger:    cfg.Messenger,
+		hangUp:       func(context.Context) error { return nil },
 		log:          cfg.Logger,
 		owner:        cfg.Host + "." + incarnation(),
 		opened:       time.Now(),
@@ -89,7 +99,15 @@ func Open(_ context.Context, cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("objects: metrics: %w", err)
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	if h.messenger != nil {
+		if h.hangUp, err = h.messenger.Serve(address(h.owner), h.handle); err != nil {
+			h.cancel()
+			h.metrics.unregister()
+			return nil, fmt.Errorf("objects: %w", err)
+		}
+	}
 	h.start(h.watch)
+	h.start(h.poll)
 	return h, nil
 }
 
@@ -102,8 +120,7 @@ func incarnation() string {
 
 // id returns an identifier that no other host and no other call gets.
 func (h *Host) id() string {
-	_, incarnation := splitOwner(h.owner)
-	return incarnation + "-" + strconv.FormatUint(h.ids.Add(1), 36)
+	return incarnationOf(h.owner) + "-" + strconv.FormatUint(h.ids.Add(1), 36)
 }
 
 // now returns the moment as transitions see it.
@@ -161,6 +178,7 @@ func (h *Host) Close(ctx context.Context) error {
 	nodes := slices.Collect(maps.Values(h.nodes))
 	h.mu.Unlock()
 	h.cancel()
+	_ = h.hangUp(context.WithoutCancel(ctx)) // its handlers end with the host
 	h.tasks.Wait()
 	h.forgetViews() // again: the last loops have learnt something
 	for _, n := range nodes {
@@ -216,10 +234,15 @@ func (h *Host) handOver(ctx context.Context, leases []*Lease) error {
 	return nil
 }
 
-// node returns the loop of a record, with nobody looking yet.
+// node returns the loop of a record.
 func (h *Host) node(key string, k kind) *node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.nodeLocked(key, k)
+}
+
+// nodeLocked is node for a caller who holds mu.
+func (h *Host) nodeLocked(key string, k kind) *node {
 	n, ok := h.nodes[key]
 	if !ok {
 		n = &node{host: h, key: key, kind: k}

@@ -65,6 +65,12 @@ func splitOwner(owner string) (host, incarnation string) {
 	return owner[:max(i, 0)], owner[i+1:]
 }
 
+// incarnationOf returns what tells an owner from all others.
+func incarnationOf(owner string) string {
+	_, incarnation := splitOwner(owner)
+	return incarnation
+}
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("objects: "+format+": %w", append(args, abi.Invalid)...)
 }

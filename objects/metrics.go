@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehost/edgehost/objects/internal/record"
 )
 
 // metrics counts for operators. The labels "dependency" are namespace/name; their
@@ -25,6 +27,7 @@ type metrics struct {
 const (
 	staleProbe = "probe"
 	staleLease = "lease"
+	staleOwner = "owner"
 )
 
 func newMetrics(r prometheus.Registerer, h *Host) (*metrics, error) {
@@ -49,6 +52,7 @@ func newMetrics(r prometheus.Registerer, h *Host) (*metrics, error) {
 	}
 	m.staleFences.WithLabelValues(staleProbe)
 	m.staleFences.WithLabelValues(staleLease)
+	m.staleFences.WithLabelValues(staleOwner)
 	owned := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "edgehost_objects_owned", Help: "Records that this host owns.",
 	}, func() float64 { return float64(m.owned.Load()) })
@@ -81,6 +85,27 @@ func (m *metrics) own(owned bool) {
 		m.owned.Add(1)
 	} else {
 		m.owned.Add(-1)
+	}
+}
+
+// count counts what a commit of this host has done to a breaker.
+func (h *Host) count(key string, events []record.Event) {
+	if len(events) == 0 {
+		return
+	}
+	parts, err := record.ParseKey(key)
+	if err != nil || len(parts) < 3 {
+		return // no key of a dependency
+	}
+	id := ID{parts[1], parts[2]}.String()
+	for _, e := range events {
+		if e.To != "" {
+			h.metrics.transitions.WithLabelValues(id, e.From, e.To).Inc()
+			h.log.Info("the breaker has changed", "dependency", id, "from", e.From, "to", e.To)
+		}
+		if e.Probe != "" {
+			h.metrics.probes.WithLabelValues(id, e.Probe).Inc()
+		}
 	}
 }
 

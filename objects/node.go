@@ -32,6 +32,10 @@ type kind struct {
 	decode func([]byte, record.Now) (record.Record, error)
 }
 
+func objectKind() kind { return kind{record.NewObject, record.DecodeObject} }
+
+func pageKind() kind { return kind{record.NewPage, record.DecodePage} }
+
 // A node is the owner's loop of one record. It has a goroutine only while there is
 // something to do. The loop takes every queued command, applies them in order to a
 // copy, writes the copy once, and releases the answers when the write is known to
@@ -40,10 +44,8 @@ type node struct {
 	host *Host
 	key  string
 	kind kind
-	// publish is told of every newer record, and happened of what this host's own
-	// commits have done. Nil if nobody looks.
-	publish  func(record.Record, kvbucket.Revision)
-	happened func([]record.Event)
+	// viewer is told of every newer record. Nil if nobody looks.
+	viewer atomic.Pointer[Dependency]
 
 	mu       sync.Mutex // guards the fields up to the empty line
 	queue    []*request
@@ -53,6 +55,8 @@ type node struct {
 	troubled bool // the store keeps the batch waiting, or the outcome of a write is not known yet
 	batch    []*request
 	sight    known
+	heard    lead   // of the newest owner elsewhere
+	suspect  string // an owner that does not answer
 	timer    *time.Timer
 
 	// The loop's own; at most one runs at a time. Others may read owned.
@@ -77,12 +81,17 @@ type request struct {
 	waits  bool            // wait in place of a busy answer
 	parked *atomic.Bool    // set once the request waits for a lease that is held; nil if it never waits
 	reply  chan reply
+	remote bool // of another host, which asks whoever else is the owner
 	queued bool // in the mailbox; the node's mu guards it
+	hops   int  // how often it was sent on
 }
 
 type reply struct {
 	record.Answer
-	err error // the record cannot be used; Code says what it means
+	err        error // the record cannot be used; Code says what it means
+	moved      bool  // another host is to be asked
+	superseded bool  // the same was asked again, and that will be answered
+	known      known // what the answer rests on
 }
 
 // deliver answers a request unless it has been answered.
@@ -90,6 +99,13 @@ func (r *request) deliver(a reply) {
 	select {
 	case r.reply <- a:
 	default:
+	}
+}
+
+// park notes that the request has come to an owner, who lets it wait.
+func (r *request) park() {
+	if r.parked != nil {
+		r.parked.Store(true)
 	}
 }
 
@@ -193,8 +209,8 @@ func (n *node) observe(e kvbucket.Entry) {
 }
 
 func (n *node) tell(k known) {
-	if n.publish != nil && k.record != nil {
-		n.publish(k.record, k.revision)
+	if d := n.viewer.Load(); d != nil && k.record != nil {
+		d.learn(k.record, k.revision)
 	}
 }
 
@@ -265,11 +281,13 @@ func (n *node) stop() {
 // what the first one did.
 func (n *node) serve(batch []*request) {
 	for attempt := 0; ; attempt++ {
-		base, err := n.base()
+		base, err := n.base(batch)
 		if err != nil {
 			n.fail(batch, err)
 			return
 		}
+		batch = n.route(base, batch)
+		n.hold(batch)
 		p := n.plan(base, batch)
 		if p.idle() && !n.owned.Load() {
 			return
@@ -313,14 +331,15 @@ func (n *node) carryOut(p *plan) error {
 
 // A plan is what a batch makes of a record, as long as nothing is written.
 type plan struct {
-	base    known
-	next    record.Record
-	changed bool
-	refuses bool // some answer says that somebody else is in the way
-	passive bool // nothing is asked that only an owner may do
-	answers []answer
-	waiting []*request
-	now     record.Now
+	base     known
+	next     record.Record
+	changed  bool
+	refuses  bool // some answer says that somebody else is in the way
+	passive  bool // nothing is asked that only an owner may do
+	answers  []answer
+	waiting  []*request
+	repeated []*request // their senders have asked again
+	now      record.Now
 }
 
 type answer struct {
@@ -377,6 +396,7 @@ func (p *plan) wait(r *request) {
 	op := r.cmd.(record.Acquire).Op
 	same := func(w *request) bool { return w.cmd.(record.Acquire).Op == op }
 	if i := slices.IndexFunc(p.waiting, same); i >= 0 {
+		p.repeated = append(p.repeated, p.waiting[i])
 		p.waiting[i] = r
 		return
 	}
@@ -396,11 +416,19 @@ func (p *plan) wake() {
 func (n *node) release(p *plan) {
 	n.waiting = p.waiting
 	for _, r := range p.waiting {
-		r.parked.Store(true)
+		r.park()
 	}
 	n.notBefore = 0
 	for _, a := range p.answers {
-		a.to.deliver(reply{Answer: a.Answer})
+		a.to.deliver(reply{Answer: a.Answer, known: n.known})
+	}
+	for _, r := range p.repeated {
+		if r.remote {
+			r.deliver(reply{superseded: true})
+		}
+	}
+	if !n.owned.Load() {
+		n.route(n.known, nil) // who waits is to wait elsewhere
 	}
 	n.compareClocks()
 }
@@ -413,7 +441,7 @@ func (n *node) fail(batch []*request, err error) {
 		n.host.log.Error("a record cannot be used", "key", n.key, "error", err)
 	}
 	for _, r := range batch {
-		r.deliver(reply{record.Answer{Code: code}, err})
+		r.deliver(reply{Answer: record.Answer{Code: code}, err: err})
 	}
 }
 
@@ -448,6 +476,13 @@ func (n *node) warn(concerns func(*request) bool) {
 		}
 	}
 	n.queue = slices.DeleteFunc(n.queue, func(r *request) bool { return !r.cmd.Urgent() })
+}
+
+// hold notes whom doubt concerns.
+func (n *node) hold(batch []*request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.batch = batch
 }
 
 // trust ends doubt: the batch has been answered.

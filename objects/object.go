@@ -62,7 +62,7 @@ func (o *Object) Acquire(ctx context.Context, opts LeaseOptions) (*Lease, error)
 
 func (o *Object) acquire(ctx context.Context, opts LeaseOptions) (*Lease, error) {
 	b := &bid{
-		node: o.host.node(o.page, kind{record.NewPage, record.DecodePage}),
+		node: o.host.node(o.page, pageKind()),
 		cmd: record.Acquire{
 			Lease: record.LeaseKey(o.rest, opts.Name), Op: o.host.id(), Holder: o.host.owner, TTL: opts.TTL,
 		},
@@ -96,8 +96,8 @@ type bid struct {
 // run repeats the command until there is an answer. A bid that ends without one
 // takes it back.
 func (b *bid) run(ctx context.Context) (record.Answer, error) {
-	live, cancel := context.WithCancel(ctx)
-	defer cancel() // drops what is still in the mailbox
+	live, end := context.WithCancelCause(ctx)
+	defer end(nil) // drops what is still in the mailbox
 	patience := time.NewTimer(b.wait)
 	defer patience.Stop()
 	again := time.NewTicker(max(time.Millisecond, min(askAgainEvery, b.cmd.TTL/10)))
@@ -112,6 +112,7 @@ func (b *bid) run(ctx context.Context) (record.Answer, error) {
 		select {
 		case a := <-b.reply:
 			if a.Code == 0 {
+				end(errTaken)
 				return a.Answer, nil
 			}
 			if a.Code == abi.Unavailable {

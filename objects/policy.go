@@ -2,6 +2,7 @@ package objects
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
 
@@ -27,7 +28,35 @@ type Policy struct {
 	// ProbeTTL is how long the fleet waits for a probe's report before another
 	// may go out. It is raised to Timeout/0.8 + 1 s if it is shorter.
 	ProbeTTL time.Duration
+	// OnStoreLoss says what an open breaker does, past its time, while the store
+	// has not answered for 10 s. Default StoreLossLocal.
+	OnStoreLoss StoreLoss
+	// MaxInFlight bounds the calls that this host has under way. Zero means no
+	// bound.
+	MaxInFlight int
+	// Ramp is how long, after the breaker closed, the share of calls that go out
+	// grows from none to all, so that healing does not become the next overload.
+	// Default 0: all at once.
+	Ramp time.Duration
+	// Probe makes a call that decides the breaker's state, so that recovery need
+	// not wait for traffic, nor risk any. Every host tries at the end of the
+	// cooldown; one of them gets to. Its context ends after Timeout. Nil means
+	// that the next caller is the probe.
+	Probe func(context.Context) Outcome
 }
+
+// A StoreLoss says what an open breaker does without the store.
+type StoreLoss int
+
+// What an open breaker does without the store.
+const (
+	// StoreLossLocal lets each host send one probe now and then, with doubling
+	// pauses, and close its own copy of the breaker until the record can be read
+	// again.
+	StoreLossLocal StoreLoss = iota
+	// StoreLossHold keeps deferring.
+	StoreLossHold
+)
 
 // maxPolicyTime bounds the times of a policy, so that no sum of them overflows.
 const maxPolicyTime = 24 * time.Hour
@@ -38,8 +67,11 @@ func (p Policy) resolve() (Policy, error) {
 	if p.FailureThreshold < 0 {
 		return p, fmt.Errorf("objects: failure threshold %d is below zero: %w", p.FailureThreshold, abi.Invalid)
 	}
+	if p.MaxInFlight < 0 || p.OnStoreLoss < StoreLossLocal || p.OnStoreLoss > StoreLossHold {
+		return p, invalid("max in flight %d, on store loss %d", p.MaxInFlight, p.OnStoreLoss)
+	}
 	for name, d := range map[string]time.Duration{
-		"reset after": p.ResetAfter, "max reset after": p.MaxResetAfter, "timeout": p.Timeout, "probe ttl": p.ProbeTTL,
+		"reset after": p.ResetAfter, "max reset after": p.MaxResetAfter, "timeout": p.Timeout, "probe ttl": p.ProbeTTL, "ramp": p.Ramp,
 	} {
 		if d < 0 || d > maxPolicyTime {
 			return p, fmt.Errorf("objects: %s %v is not between 0 and %v: %w", name, d, maxPolicyTime, abi.Invalid)

@@ -29,6 +29,8 @@ const reportEvery = 50 * time.Millisecond
 type Admission struct {
 	dependency        *Dependency
 	generation, fence uint64
+	alone             bool // a probe without the store
+	counted           bool // against the limit of calls under way
 	trial             bool // the one call that the host's streak guard lets through
 }
 
@@ -49,7 +51,14 @@ func (a Admission) Fence() uint64 { return a.fence }
 // *Refusal of unavailable if the store does not answer; those of ctx.
 func (a Admission) Report(ctx context.Context, o Outcome) error {
 	d := a.dependency
+	if a.counted {
+		d.inFlight.Add(-1)
+	}
 	switch {
+	case a.alone:
+		if o == Success {
+			d.closeAlone(a)
+		}
 	case a.fence != 0:
 		return d.settle(ctx, a, o)
 	case o == Success:
@@ -67,6 +76,7 @@ func (a Admission) Report(ctx context.Context, o Outcome) error {
 // A tally is what a host has not told the owner yet. Dependency.mu guards it.
 type tally struct {
 	failures int           // since the last success
+	total    uint64        // outcomes counted so far, in any generation
 	success  bool          // one came before them
 	sent     run           // on its way to the owner
 	streak   int           // failures in a row on this host
@@ -120,7 +130,7 @@ func (t *tally) restore(sent run) {
 // returns the recorded run of failures. The caller holds mu.
 func (d *Dependency) current(a Admission) (recorded int, ok bool) {
 	v := d.view.Load()
-	if v == nil || !v.admits || v.object.Breaker.Generation != a.generation {
+	if v == nil || !v.closed || v.object.Breaker.Generation != a.generation {
 		return 0, false
 	}
 	return v.object.Breaker.Run, true
@@ -136,6 +146,9 @@ func (d *Dependency) succeeded(a Admission) {
 	}
 	t := &d.tally
 	t.streak, t.trips, t.failures = 0, 0, 0
+	if !t.success && (recorded > 0 || t.sent.failures > 0) {
+		t.total++
+	}
 	t.success = recorded > 0 || t.sent.failures > 0
 	d.guard.Store(0)
 	if t.success {
@@ -155,6 +168,7 @@ func (d *Dependency) failed(ctx context.Context, a Admission) error {
 	}
 	t, p := &d.tally, d.policy.Load()
 	t.failures++
+	t.total++
 	t.streak++
 	d.hot.Store(true)
 	if t.streak >= p.FailureThreshold && (a.trial || d.guard.Load() == 0) {
@@ -273,6 +287,7 @@ func (d *Dependency) nextReport() (record.Report, *round) {
 		Generation: v.object.Breaker.Generation,
 		Failures:   t.sent.failures, Success: t.sent.success,
 		Policy: d.policy.Load().record(),
+		Host:   incarnationOf(d.host.owner), Total: t.total,
 	}, r
 }
 

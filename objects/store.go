@@ -40,6 +40,7 @@ func (h *Host) read(ctx context.Context, key string) (kvbucket.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	e, err := h.bucket.Get(ctx, key)
+	h.answered(err)
 	if errors.Is(err, kvbucket.ErrNotFound) {
 		return kvbucket.Entry{Key: key}, nil
 	}
@@ -56,6 +57,7 @@ func (h *Host) write(ctx context.Context, key string, value []byte, last kvbucke
 		try, cancel := context.WithTimeout(ctx, storeTimeout)
 		revision, err := h.bucket.Update(try, key, value, last)
 		cancel()
+		h.answered(err)
 		switch {
 		case errors.Is(err, kvbucket.ErrUnknown):
 			unknown = true
@@ -85,14 +87,14 @@ func (h *Host) newerThan(ctx context.Context, key string, last kvbucket.Revision
 
 // base returns the record to plan on: what this host knows as the owner, else the
 // newest that it can see. Nothing rests on that being true: the write will tell.
-func (n *node) base() (known, error) {
+func (n *node) base(batch []*request) (known, error) {
 	n.mu.Lock()
 	sight := n.sight
 	n.mu.Unlock()
 	if sight.revision > n.known.revision {
 		n.adopt(n.inherit(sight), false)
 	}
-	if n.owned.Load() {
+	if n.owned.Load() || n.elsewhere(n.known.record) != "" && !looks(batch) {
 		return n.known, nil
 	}
 	e, err := n.host.read(n.host.ctx, n.key)
@@ -169,9 +171,7 @@ func (n *node) commit(next record.Record, base known) error {
 func (n *node) committed(k known) {
 	events := k.record.Commit(n.host.now())
 	n.adopt(k, k.record.Head().Owner == n.host.owner)
-	if n.happened != nil {
-		n.happened(events)
-	}
+	n.host.count(n.key, events)
 }
 
 // explain finds out what a conflict means. The write whose answer was lost may be
@@ -195,6 +195,9 @@ func (n *node) explain(next record.Record, base known) error {
 		n.committed(known{next, base.revision})
 		n.adopt(n.inherit(newest), false)
 		return nil
+	}
+	if n.owned.Load() {
+		n.host.metrics.staleFences.WithLabelValues(staleOwner).Inc()
 	}
 	n.adopt(newest, false)
 	return errRetry

@@ -92,7 +92,7 @@ func TestStreakGuardBacksOffWhileItsTrialsFail(t *testing.T) {
 func TestOpenBreakerKeepsDeferringWithoutTheStoreAndGoesOnWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFlaky(kvbucket.NewMemory())
-		d := dependency(t, openHost(t, b, objects.Config{}), "payments", objects.Policy{})
+		d := dependency(t, openHost(t, b, objects.Config{}), "payments", objects.Policy{OnStoreLoss: objects.StoreLossHold})
 		open(t, d)
 		b.setDown(true)
 		for range 300 {

@@ -26,12 +26,11 @@ const connectTimeout = 5 * time.Second
 
 // A storeConfig says where the store is.
 type storeConfig struct {
-	url    string // of a NATS server; empty for one inside this process
-	creds  string
-	dir    string // of the embedded server's files
-	listen string // where the embedded server listens for clients
-	lazy   bool   // the embedded server acknowledges before it syncs
-	copies int    // of a bucket that has to be created; 0 creates none
+	remote kvbucket.ConnConfig // of a NATS server; without a URL it is inside this process
+	dir    string              // of the embedded server's files
+	listen string              // where the embedded server listens for clients
+	lazy   bool                // the embedded server acknowledges before it syncs
+	copies int                 // of a bucket that has to be created; 0 creates none
 }
 
 // A host is what serves functions: the store, the objects on it and the engine
@@ -58,7 +57,7 @@ func openHost(ctx context.Context, store storeConfig, cacheDir string, logger *s
 }
 
 func (h *host) open(ctx context.Context, store storeConfig, cacheDir string) error {
-	if store.url == "" {
+	if store.remote.URL == "" {
 		store.copies = 1
 	}
 	conn, err := h.connect(ctx, store)
@@ -74,7 +73,11 @@ func (h *host) open(ctx context.Context, store storeConfig, cacheDir string) err
 		return fmt.Errorf("opening the store: %w", err)
 	}
 	h.bucket = bucket
-	owner, err := objects.Open(ctx, objects.Config{Bucket: bucket, Host: hostName(), Logger: h.logger, Metrics: h.metrics})
+	messenger, err := conn.Messenger(kvbucket.MessengerConfig{Host: hostName(), Version: currentBuild().Version})
+	if err != nil {
+		return fmt.Errorf("opening the line to other hosts: %w", err)
+	}
+	owner, err := objects.Open(ctx, objects.Config{Bucket: bucket, Messenger: messenger, Host: hostName(), Logger: h.logger, Metrics: h.metrics})
 	if err != nil {
 		return fmt.Errorf("opening the objects: %w", err)
 	}
@@ -91,12 +94,13 @@ func (h *host) open(ctx context.Context, store storeConfig, cacheDir string) err
 func (h *host) connect(ctx context.Context, store storeConfig) (*kvbucket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	config := kvbucket.ConnConfig{URL: store.url, Creds: store.creds, Name: "edgehost " + hostName(), Logger: h.logger, Metrics: h.metrics}
-	if store.url != "" {
-		h.natsURL = store.url
+	config := store.remote
+	config.Name, config.Logger, config.Metrics = "edgehost "+hostName(), h.logger, h.metrics
+	if config.URL != "" {
+		h.natsURL = config.URL
 		conn, err := kvbucket.Dial(ctx, config)
 		if err != nil {
-			return nil, fmt.Errorf("connecting to the store at %s: %w", store.url, err)
+			return nil, fmt.Errorf("connecting to the store at %s: %w", config.URL, err)
 		}
 		return conn, nil
 	}

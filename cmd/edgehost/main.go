@@ -46,6 +46,8 @@ type arguments struct {
 	Build   buildCommand   `cmd:"" help:"Build the WebAssembly modules of an app."`
 	Check   checkCommand   `cmd:"" help:"Say what is wrong with an app or a module, or print the resolved configuration."`
 	Serve   serveCommand   `cmd:"" help:"Serve an app that has been built."`
+	Init    initCommand    `cmd:"" help:"Set up the store of a NATS server or cluster."`
+	Hosts   hostsCommand   `cmd:"" help:"List the hosts that share a store."`
 	Object  objectCommand  `cmd:"" help:"Look at the objects in the store."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

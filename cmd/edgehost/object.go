@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"text/tabwriter"
 	"time"
 
@@ -21,8 +20,9 @@ type objectCommand struct {
 
 // natsFlags say where the store is.
 type natsFlags struct {
-	NATS  string `name:"nats" placeholder:"URL" help:"Address of the store; also NATS_URL (default: nats://127.0.0.1:4222)."`
-	Creds string `type:"path" placeholder:"FILE" help:"Credentials for NATS."`
+	NATS    string `name:"nats" placeholder:"URL" help:"Address of the store; also NATS_URL (default: nats://127.0.0.1:4222)."`
+	Creds   string `type:"path" placeholder:"FILE" help:"Credentials for NATS."`
+	Context string `placeholder:"NAME" help:"Context of the nats tool, which says how to reach the store; other flags override it."`
 }
 
 // url returns the address of the flag, of NATS_URL, or "".
@@ -110,15 +110,11 @@ func printObject(out io.Writer, o objects.Snapshot) {
 
 // readObjects connects to the store, lists its objects and disconnects.
 func readObjects(ctx context.Context, t *terminal, flags *natsFlags, namespace string) ([]objects.Snapshot, error) {
-	url := flags.url(t)
-	if url == "" {
-		url = "nats://" + defaultNATS
-	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := kvbucket.Dial(ctx, kvbucket.ConnConfig{URL: url, Creds: flags.Creds, Name: "edgehost object", Logger: slog.New(slog.DiscardHandler)})
+	conn, url, err := flags.dial(ctx, t, "object")
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the store at %s (name another with --nats): %w", url, err)
+		return nil, err
 	}
 	bucket, err := conn.Bucket(ctx, kvbucket.BucketConfig{Name: bucketName})
 	if err != nil {

@@ -26,6 +26,7 @@ type serveCommand struct {
 	Embedded     string        `type:"path" xor:"store" placeholder:"DIR" help:"Run a store in this process, with its data in this directory (default: .edgehost/nats in the directory of the app)."`
 	NATS         string        `name:"nats" xor:"store" placeholder:"URL" help:"Use the store of this NATS server instead; also NATS_URL."`
 	Creds        string        `type:"path" placeholder:"FILE" help:"Credentials for NATS."`
+	Context      string        `xor:"store" placeholder:"NAME" help:"Use the store that this context of the nats tool describes."`
 	Replicas     int           `enum:"0,1,3,5" default:"0" help:"Create what is missing in the store of --nats, kept on this many servers: 1 for a single one, 3 for a cluster; 0 creates nothing."`
 	Sync         string        `enum:"always,lazy" default:"always" help:"When the embedded store writes to disk: always, before it answers, or lazy, which can lose the last two minutes if the machine stops."`
 	TLSCert      string        `name:"tls-cert" type:"path" and:"tls" placeholder:"FILE" help:"Serve HTTPS and HTTP/2 with this certificate."`
@@ -53,7 +54,11 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) error {
 	if err := cert.check(); err != nil {
 		return err
 	}
-	s, err := openSite(ctx, c.store(t, a), &c.serveFlags, cert, logger)
+	store, err := c.store(t, a)
+	if err != nil {
+		return err
+	}
+	s, err := openSite(ctx, store, &c.serveFlags, cert, logger)
 	if err != nil {
 		return err
 	}
@@ -77,12 +82,14 @@ func (c *serveCommand) serve(ctx context.Context, t *terminal, a *app, s *site) 
 	}
 }
 
-func (c *serveCommand) store(t *terminal, a *app) storeConfig {
-	store := storeConfig{creds: c.Creds, lazy: c.Sync == "lazy", dir: c.Embedded, copies: c.Replicas}
-	if c.Embedded == "" {
-		flags := natsFlags{NATS: c.NATS}
-		store.url = flags.url(t)
-		store.dir = a.storeDirectory()
+func (c *serveCommand) store(t *terminal, a *app) (storeConfig, error) {
+	store := storeConfig{lazy: c.Sync == "lazy", dir: c.Embedded, copies: c.Replicas}
+	if c.Embedded != "" {
+		return store, nil
 	}
-	return store
+	flags := natsFlags{NATS: c.NATS, Creds: c.Creds, Context: c.Context}
+	var err error
+	store.remote, err = flags.connection(t)
+	store.dir = a.storeDirectory()
+	return store, err
 }

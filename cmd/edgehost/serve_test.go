@@ -20,8 +20,8 @@ import (
 )
 
 // buildGuarded builds the guest of testdata/guarded into an app that calls the
-// given upstream.
-func buildGuarded(t *testing.T, upstream string) {
+// given upstream, with more lines about this dependency in its manifest.
+func buildGuarded(t *testing.T, upstream string, more ...string) {
 	t.Helper()
 	module := t.TempDir() + "/guarded.wasm"
 	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", module, "./testdata/guarded")
@@ -39,7 +39,7 @@ timeout = "1m"
 [dependency.upstream]
 url = "` + upstream + `"
 timeout = "1m"
-`})
+` + strings.Join(more, "\n")})
 	if err := copyFile(module, "shop/guarded.wasm"); err != nil {
 		t.Fatal(err)
 	}

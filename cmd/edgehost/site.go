@@ -30,7 +30,7 @@ func openSite(ctx context.Context, store storeConfig, flags *serveFlags, cert ce
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	if store.url == "" {
+	if store.remote.URL == "" {
 		store.listen, err = reserve(ctx, "nats-listen", flags.NATSListen, defaultNATS)
 	}
 	if err != nil {

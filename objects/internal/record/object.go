@@ -3,6 +3,8 @@ package record
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/edgehost/edgehost/guests/abi"
@@ -35,6 +37,7 @@ type Object struct {
 	Header
 	Breaker Breaker `json:"breaker"`
 	Probe   *Probe  `json:"probe,omitempty"`
+	Forced  *Forced `json:"override,omitempty"`
 
 	events []Event
 }
@@ -51,6 +54,9 @@ type Breaker struct {
 	Cooldown   Span   `json:"cooldown"`        // how long it stays open
 	Cooling    Clock  `json:"cooling"`         // how much of that is over
 	Policy     Policy `json:"policy"`          // of the newest command, for a lapse that no command brings
+	// Counted is, by incarnation, how many outcomes each host has reported in this
+	// generation.
+	Counted map[string]uint64 `json:"counted,omitempty"`
 }
 
 // A Policy says when a breaker opens and for how long.
@@ -78,6 +84,11 @@ type Report struct {
 	Failures   int  // since the last success among them, or since the last report
 	Success    bool // one of them succeeded
 	Policy     Policy
+	// Host is the incarnation that reports, and Total how many successes and
+	// failures it has counted so far, this report's included: a report that
+	// arrives twice, or whose first answer got lost, counts once.
+	Host  string
+	Total uint64
 }
 
 // ClaimProbe asks for the probe of a breaker whose cooldown is over.
@@ -138,10 +149,7 @@ func DecodeObject(data []byte, now Now) (Record, error) {
 	default:
 		return nil, fmt.Errorf("record: no breaker state: %q", o.Breaker.State)
 	}
-	o.Breaker.Cooling.see(now)
-	if o.Probe != nil {
-		o.Probe.Running.see(now)
-	}
+	o.each(func(c *Clock) { c.see(now) })
 	return o, nil
 }
 
@@ -152,24 +160,23 @@ func (o *Object) Clone() Record {
 		probe := *o.Probe
 		c.Probe = &probe
 	}
+	if o.Forced != nil {
+		forced := *o.Forced
+		c.Forced = &forced
+	}
+	c.Breaker.Counted = maps.Clone(o.Breaker.Counted)
 	return &c
 }
 
 // Encode implements [Record].
 func (o *Object) Encode(now Now) ([]byte, error) {
-	o.Breaker.Cooling.settle(now)
-	if o.Probe != nil {
-		o.Probe.Running.settle(now)
-	}
+	o.each(func(c *Clock) { c.settle(now) })
 	return json.Marshal(o)
 }
 
 // Commit implements [Record].
 func (o *Object) Commit(now Now) []Event {
-	o.Breaker.Cooling.commit(now)
-	if o.Probe != nil {
-		o.Probe.Running.commit(now)
-	}
+	o.each(func(c *Clock) { c.commit(now) })
 	events := o.events
 	o.events = nil
 	return events
@@ -187,10 +194,35 @@ func (o *Object) Inherit(seen Record, now Now) {
 	if old.Probe != nil && o.Probe != nil && old.Probe.Fence == o.Probe.Fence {
 		o.Probe.Running.inherit(old.Probe.Running, now)
 	}
+	if old.Forced != nil && o.Forced != nil && old.Forced.Op == o.Forced.Op {
+		o.Forced.Running.inherit(old.Forced.Running, now)
+	}
+}
+
+func (o *Object) each(f func(*Clock)) {
+	f(&o.Breaker.Cooling)
+	if o.Probe != nil {
+		f(&o.Probe.Running)
+	}
+	if o.Forced != nil {
+		f(&o.Forced.Running)
+	}
 }
 
 // Next implements [Record].
 func (o *Object) Next() (time.Duration, bool) {
+	due, ok := o.nextOfBreaker()
+	if o.Forced == nil || o.Forced.Running.Elapsed >= o.Forced.TTL {
+		return due, ok
+	}
+	ttl := time.Duration(o.Forced.TTL)
+	if ends := o.Forced.Running.next(ttl, ttl); !ok || ends < due {
+		return ends, true
+	}
+	return due, true
+}
+
+func (o *Object) nextOfBreaker() (time.Duration, bool) {
 	switch {
 	case o.Probe != nil:
 		return o.Probe.Running.next(lapseAfter(o.Probe.TTL), time.Duration(o.Probe.TTL)), true
@@ -242,6 +274,8 @@ func (o *Object) Apply(cmd Command, now Now) (Answer, bool) {
 		a, changed = o.settle(c, now)
 	case Withdraw:
 		changed = o.withdraw(c)
+	case Override:
+		changed = o.override(c)
 	case Resign:
 		changed = o.resign()
 	default:
@@ -258,17 +292,55 @@ func (o *Object) report(c Report, now Now) (changed bool) {
 	if b.State != Closed || c.Generation != b.Generation {
 		return false
 	}
-	run := c.Failures
-	if !c.Success {
+	outcomes := b.uncounted(c)
+	run := min(outcomes, c.Failures)
+	if !c.Success || outcomes <= c.Failures {
 		run += b.Run
 	}
-	if run >= c.Policy.FailureThreshold {
+	if run >= c.Policy.FailureThreshold && !o.Forced.active(Closed, now) {
 		o.open(c.Policy, now)
 		return true
 	}
 	changed = run != b.Run
 	b.Run = run
+	b.countFor(c)
 	return changed
+}
+
+// maxCounted bounds the hosts whose reports are told from repeats.
+const maxCounted = 32
+
+// uncounted returns how many of the outcomes of a report are new: its newest ones.
+func (b *Breaker) uncounted(c Report) int {
+	n := c.Failures
+	if c.Success {
+		n++
+	}
+	counted := b.Counted[c.Host]
+	if c.Host == "" || counted == 0 {
+		return n
+	}
+	if c.Total <= counted {
+		return 0
+	}
+	if fresh := c.Total - counted; fresh < uint64(n) {
+		return int(fresh)
+	}
+	return n
+}
+
+// countFor remembers a report for as long as a repeat of it may come.
+func (b *Breaker) countFor(c Report) {
+	if c.Host == "" || c.Total <= b.Counted[c.Host] {
+		return
+	}
+	if b.Counted == nil {
+		b.Counted = map[string]uint64{}
+	}
+	if _, ok := b.Counted[c.Host]; !ok && len(b.Counted) >= maxCounted {
+		delete(b.Counted, slices.Min(slices.Collect(maps.Keys(b.Counted))))
+	}
+	b.Counted[c.Host] = c.Total
 }
 
 func (o *Object) claim(c ClaimProbe, now Now) (Answer, bool) {
@@ -371,4 +443,5 @@ func (o *Object) enter(state string) {
 	o.events = append(o.events, Event{From: b.State, To: state})
 	b.State = state
 	b.Generation++
+	b.Counted = nil
 }

@@ -37,8 +37,7 @@ type Now struct {
 
 // A Command asks for one transition. Commands are plain data: they can be sent to
 // an owner elsewhere. Applying one twice has the effect of applying it once,
-// because it names what it changes: an operation, a fence, a generation. The
-// exception is [Report], which counts.
+// because it names what it changes: an operation, a fence, a generation.
 type Command interface {
 	// Urgent reports whether a full mailbox takes the command all the same: one
 	// that ends or keeps up something granted before. Refusing those under load

@@ -1,9 +1,11 @@
-// Command guarded calls a dependency and takes a lease, for the test of a store
-// that goes away.
+// Command guarded calls a dependency and takes leases, for the tests of stores and
+// hosts that go away.
 package main
 
 import (
 	"io"
+	"strconv"
+	"time"
 
 	"github.com/edgehost/edgehost/guests/edge"
 )
@@ -19,6 +21,10 @@ func serve(w *edge.ResponseWriter, r *edge.Request) {
 		err = call(w)
 	case "lease":
 		err = lease(w)
+	case "fence":
+		err = fence(w)
+	case "hold":
+		err = hold(w)
 	}
 	if err != nil {
 		edge.Error(w, err)
@@ -54,4 +60,30 @@ func lease(w *edge.ResponseWriter) error {
 	}
 	_, err = io.WriteString(w, "leased")
 	return err
+}
+
+// fence takes a short lease, says its fence and gives it back.
+func fence(w *edge.ResponseWriter) error {
+	held, err := edge.Object("things/2").Acquire(edge.LeaseOptions{TTL: time.Second, Wait: 200 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	if err := held.Release(); err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, strconv.FormatUint(held.Fence(), 10))
+	return err
+}
+
+// hold keeps the same short lease for as long as the dependency takes to answer, and
+// fails if it has been lost by then.
+func hold(w *edge.ResponseWriter) error {
+	held, err := edge.Object("things/2").Acquire(edge.LeaseOptions{TTL: time.Second})
+	if err != nil {
+		return err
+	}
+	if err := call(w); err != nil {
+		return err
+	}
+	return held.Err()
 }

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/edgehost/edgehost/kvbucket"
+)
+
+// A fleetHost is one of several edgehost processes that share a store.
+type fleetHost struct {
+	*process
+	url, admin string
+}
+
+// startFleet starts hosts on the store at url, which init has set up.
+func startFleet(t *testing.T, hosts int, url string) []*fleetHost {
+	t.Helper()
+	var fleet []*fleetHost
+	for range hosts {
+		h := &fleetHost{}
+		h.process, h.url, h.admin = startServe(t, "--nats="+url)
+		fleet = append(fleet, h)
+	}
+	return fleet
+}
+
+// startSharedStore starts a NATS server and sets it up for hosts.
+func startSharedStore(t *testing.T) (url string) {
+	t.Helper()
+	config := kvbucket.ServerConfig{Dir: t.TempDir(), Listen: freeAddress(t)}
+	startStore(t, config)
+	url = "nats://" + config.Listen
+	if got := runArgs(t, nil, "init", "--nats="+url, "--replicas=1"); got.code != exitOK {
+		t.Fatalf("init exited with %d and complained %q", got.code, got.stderr)
+	}
+	return url
+}
+
+// A fickleUpstream fails, or lets its callers wait, or answers.
+type fickleUpstream struct {
+	*httptest.Server
+	calls atomic.Int64
+	fails atomic.Bool
+	gate  chan struct{} // closed: answers at once
+	open  func()
+}
+
+func startFickleUpstream(t *testing.T) *fickleUpstream {
+	t.Helper()
+	up := &fickleUpstream{gate: make(chan struct{})}
+	up.open = sync.OnceFunc(func() { close(up.gate) })
+	up.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		up.calls.Add(1)
+		if up.fails.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		<-up.gate
+		_, _ = io.WriteString(w, "up")
+	}))
+	t.Cleanup(func() {
+		up.open()
+		up.Close()
+	})
+	return up
+}
+
+func TestAFleetSendsOneProbe(t *testing.T) {
+	const callers = 500
+	upstream := startFickleUpstream(t)
+	buildGuarded(t, upstream.URL, `breaker = { reset_after = "3s" }`)
+	fleet := startFleet(t, 2, startSharedStore(t))
+	upstream.fails.Store(true)
+	for _, h := range fleet {
+		eventually(t, "every host knows that the breaker is open", func() bool {
+			_, code := answerOf(t, h.url+"/call")
+			return code == "breaker_open"
+		})
+	}
+	upstream.fails.Store(false)
+	before := upstream.calls.Load()
+
+	// Each caller asks until it is let through or told that somebody else is. All
+	// that are told end while the probe is still under way.
+	var let, told atomic.Int64
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			for ask(t, fleet[i%2].url+"/call", &let, &told) {
+				pause(20 * time.Millisecond)
+			}
+		})
+	}
+	eventually(t, "all callers but the probe are deferred", func() bool { return told.Load() == callers-1 })
+	if n := upstream.calls.Load() - before; n != 1 {
+		t.Errorf("the dependency got %d requests before the verdict", n)
+	}
+	upstream.open()
+	group.Wait()
+	if n := let.Load(); n != 1 {
+		t.Errorf("%d callers were let through before the verdict", n)
+	}
+	for _, h := range fleet {
+		eventually(t, "every host lets callers through", func() bool {
+			status, _ := answerOf(t, h.url+"/call")
+			return status == http.StatusOK
+		})
+	}
+	for _, h := range fleet {
+		if took := h.interrupt(t); took > stopLimit {
+			t.Errorf("stopping took %s", took)
+		}
+	}
+}
+
+// ask makes one call and reports whether another is needed to know more.
+func ask(t *testing.T, url string, let, told *atomic.Int64) (again bool) {
+	t.Helper()
+	switch status, code := answerOf(t, url); {
+	case status == http.StatusOK:
+		let.Add(1)
+	case code == "deferred":
+		told.Add(1)
+	case code == "breaker_open" || code == "overloaded":
+		return true
+	default:
+		t.Errorf("a caller is answered %d %s", status, code)
+	}
+	return false
+}
+
+// pause keeps a caller from asking all the time.
+func pause(d time.Duration) { <-time.After(d) }
+
+func TestHostsGoOnWithoutAnOwnerThatWasKilled(t *testing.T) {
+	upstream := startFickleUpstream(t)
+	upstream.open()
+	buildGuarded(t, upstream.URL)
+	url := startSharedStore(t)
+	fleet := startFleet(t, 3, url)
+	first := fenceOf(t, fleet[0]) // makes it the owner
+	second := fenceOf(t, fleet[1])
+	if second <= first {
+		t.Errorf("fence %d after %d", second, first)
+	}
+	requireHosts(t, url, 3)
+	fleet[0].kill(t)
+	killed := time.Now()
+	third := fenceOf(t, fleet[1])
+	if took := time.Since(killed); took > 2*time.Second {
+		t.Errorf("the others serve the object of a dead owner after %v", took)
+	}
+	if third <= second {
+		t.Errorf("fence %d after %d", third, second)
+	}
+	if fourth := fenceOf(t, fleet[2]); fourth <= third {
+		t.Errorf("fence %d after %d", fourth, third)
+	}
+	requireHosts(t, url, 2)
+}
+
+// fenceOf asks a host for a lease until it gets one, and returns its fence.
+func fenceOf(t *testing.T, h *fleetHost) uint64 {
+	t.Helper()
+	var fence uint64
+	eventually(t, "a lease is granted", func() bool {
+		status, body := answerOf(t, h.url+"/fence")
+		if status != http.StatusOK {
+			return false
+		}
+		var err error
+		if fence, err = strconv.ParseUint(body, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	})
+	return fence
+}
+
+// requireHosts waits until the nats service lists so many hosts.
+func requireHosts(t *testing.T, url string, want int) {
+	t.Helper()
+	eventually(t, "edgehost hosts lists "+itoa(want)+" hosts", func() bool {
+		var hosts []kvbucket.HostInfo
+		decode(t, runArgs(t, nil, "-o", "json", "hosts", "--nats="+url).stdout, &hosts)
+		return len(hosts) == want
+	})
+}
+
+func TestAnOwnerThatWasSuspendedIsNotAcceptedAnyMore(t *testing.T) {
+	upstream := startFickleUpstream(t)
+	buildGuarded(t, upstream.URL)
+	fleet := startFleet(t, 2, startSharedStore(t))
+	owner, other := fleet[0], fleet[1]
+	before := fenceOf(t, owner)
+	held := make(chan string, 1)
+	go func() {
+		_, code := answerOf(t, owner.url+"/hold")
+		held <- code
+	}()
+	eventually(t, "the lease is held", func() bool { return upstream.calls.Load() == 1 })
+	suspend(t, owner, syscall.SIGSTOP)
+	suspended := time.Now()
+	after := fenceOf(t, other) // the lease of the suspended host has lapsed
+	if took := time.Since(suspended); took > 4*time.Second {
+		t.Errorf("the lease of a suspended host lapsed after %v", took)
+	}
+	for range 10 {
+		if next := fenceOf(t, other); next <= after {
+			t.Errorf("fence %d after %d", next, after)
+		} else {
+			after = next
+		}
+	}
+	suspend(t, owner, syscall.SIGCONT)
+	upstream.open()
+	if code := <-held; code != "lease_lost" && code != "deadline_exceeded" {
+		t.Errorf("the suspended holder is told %q", code)
+	}
+	if last := fenceOf(t, owner); last <= after || last <= before {
+		t.Errorf("the owner that was suspended grants fence %d after %d", last, after)
+	}
+	requireMetric(t, other, "edgehost_owner_changes_total")
+}
+
+// suspend stops a process, or lets it go on.
+func suspend(t *testing.T, h *fleetHost, s syscall.Signal) {
+	t.Helper()
+	if err := h.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requireMetric looks whether a host has counted something.
+func requireMetric(t *testing.T, h *fleetHost, name string) {
+	t.Helper()
+	for line := range strings.Lines(fetch(t, http.DefaultClient, h.admin+"/metrics")) {
+		if strings.HasPrefix(line, name) && !strings.HasSuffix(line, " 0\n") {
+			return
+		}
+	}
+	t.Errorf("%s has not been counted", name)
+}
+
+func decode(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+}
