@@ -59,7 +59,7 @@ func (d *Dependency) refresh() bool {
 		return false
 	}
 	d.reunite()
-	if e.Revision != 0 {
+	if e.Value != nil {
 		d.node.observe(e)
 	}
 	return true

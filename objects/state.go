@@ -39,8 +39,8 @@ func (o *Object) Get(ctx context.Context, key string, lease *Lease) (value []byt
 // is not the revision or the key is not guarded by this lease: read it again;
 // abi.LeaseLost if the lease is over (nothing was sent); abi.Fenced if the key has
 // seen a newer fence; abi.TooLarge for a value above abi.MaxState; abi.Invalid; a
-// *Refusal of unavailable and the errors of ctx, after both of which the write may
-// have been applied: read again.
+// *Refusal of unavailable, also if the lease ended meanwhile, and the errors of ctx,
+// after both of which the write may have been applied: read again.
 func (o *Object) Put(
 	ctx context.Context, key string, value []byte, last kvbucket.Revision, lease *Lease,
 ) (kvbucket.Revision, error) {
@@ -120,6 +120,8 @@ func (c *cell) fence() uint64 {
 
 // get reads the key and, under a lease, guards it.
 func (c *cell) get(ctx context.Context) (record.State, kvbucket.Revision, error) {
+	ctx, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
 	for attempt := 0; ; attempt++ {
 		if err := c.alive(); err != nil {
 			return record.State{}, 0, err
@@ -145,8 +147,6 @@ func (c *cell) get(ctx context.Context) (record.State, kvbucket.Revision, error)
 // read returns what the bucket shows, or the newest that this holder knows to
 // exist.
 func (c *cell) read(ctx context.Context) (record.State, kvbucket.Revision, error) {
-	ctx, cancel := context.WithTimeout(ctx, storePatience)
-	defer cancel()
 	var (
 		e   kvbucket.Entry
 		err error
@@ -156,8 +156,17 @@ func (c *cell) read(ctx context.Context) (record.State, kvbucket.Revision, error
 	} else {
 		e, err = c.host.read(ctx, c.key)
 	}
-	if err != nil || e.Revision == 0 {
+	if err != nil {
 		return record.State{}, 0, err
+	}
+	return stateOf(e)
+}
+
+// stateOf decodes an entry. A key that an operator has deleted has a revision and
+// no value.
+func stateOf(e kvbucket.Entry) (record.State, kvbucket.Revision, error) {
+	if e.Value == nil {
+		return record.State{}, e.Revision, nil
 	}
 	s, err := record.DecodeState(e.Value)
 	return s, e.Revision, err
@@ -187,7 +196,7 @@ func (c *cell) put(ctx context.Context, value []byte, last kvbucket.Revision) (k
 		return rev, err
 	}
 	s, rev, err := c.at(ctx, last+1)
-	if err != nil {
+	if err != nil || rev <= last { // reads do not show yet what was in the way
 		return 0, &ConflictError{}
 	}
 	return 0, c.permit(s, rev, last)
@@ -205,11 +214,7 @@ func (c *cell) at(ctx context.Context, last kvbucket.Revision) (record.State, kv
 	if err != nil && (ctx.Err() != nil || patient.Err() == nil) {
 		return record.State{}, 0, err
 	}
-	if e.Revision == 0 {
-		return record.State{}, 0, nil
-	}
-	s, err := record.DecodeState(e.Value)
-	return s, e.Revision, err
+	return stateOf(e)
 }
 
 // permit returns an error unless revision last may be replaced by this caller.
@@ -233,21 +238,31 @@ func (c *cell) own() kvbucket.Revision {
 	return c.lease.guarded[c.key]
 }
 
-// write stores s in place of revision last. A conflict is only one if the newest
-// write is not this one, whose answer got lost.
+// write stores s in place of revision last. Of a conflict after a lost answer it
+// finds out whether this write was the one that succeeded, or cannot have been: else
+// the outcome is unknown.
 func (c *cell) write(ctx context.Context, s record.State, last kvbucket.Revision) (kvbucket.Revision, error) {
-	s.Commit = c.host.id()
+	s.Commit, s.After = c.host.id(), uint64(last)
 	value, err := s.Encode()
 	if err != nil {
 		return 0, err
 	}
-	doubted := false
-	patient, cancel := context.WithTimeout(ctx, storePatience)
+	patient, cancel := c.whileAlive(ctx)
 	defer cancel()
-	rev, err := c.host.write(patient, c.key, value, last, func() { doubted = true })
+	doubted := false
+	rev, err := c.host.write(patient, c.key, value, last, func() {
+		doubted = true
+		if c.alive() != nil { // timers do not notice that the machine was suspended
+			cancel()
+		}
+	})
 	if doubted && errors.Is(err, kvbucket.ErrConflict) {
-		if newest, at, readErr := c.at(ctx, last+1); readErr == nil && newest.Commit == s.Commit {
+		newest, at, readErr := c.at(ctx, last+1)
+		switch {
+		case readErr == nil && newest.Commit == s.Commit:
 			rev, err = at, nil
+		case readErr != nil || at <= last || newest.Commit == "" || newest.After != s.After:
+			err = kvbucket.ErrUnknown // it may have been applied and written over since
 		}
 	}
 	if err == nil && c.lease != nil {
@@ -256,4 +271,14 @@ func (c *cell) write(ctx context.Context, s record.State, last kvbucket.Revision
 		c.lease.mu.Unlock()
 	}
 	return rev, err
+}
+
+// whileAlive bounds a write: no try of it is sent after the caller's deadline.
+func (c *cell) whileAlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.lease == nil {
+		return context.WithTimeout(ctx, storePatience)
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(storePatience, c.lease.Remaining()))
+	stop := context.AfterFunc(c.lease.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
 }

@@ -34,15 +34,15 @@ func codeOf(err error) abi.Code {
 	return abi.Internal
 }
 
-// read returns what the bucket shows under key, an entry without a revision if it
-// shows nothing.
+// read returns what the bucket shows under key: an entry without a value if that is
+// nothing, and without a revision unless an operator has deleted the key.
 func (h *Host) read(ctx context.Context, key string) (kvbucket.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	e, err := h.bucket.Get(ctx, key)
 	h.answered(err)
 	if errors.Is(err, kvbucket.ErrNotFound) {
-		return kvbucket.Entry{Key: key}, nil
+		return kvbucket.Entry{Key: key, Revision: e.Revision}, nil
 	}
 	return e, err
 }

@@ -15,6 +15,7 @@ type State struct {
 	Fence  uint64 `json:"fence"` // the newest that a holder has written; zero for none
 	Exists bool   `json:"exists"`
 	Commit string `json:"commit"` // the newest write, so that its writer finds it after a lost answer
+	After  uint64 `json:"after"`  // the revision that it replaced, so that others know their write did not
 	Data   []byte `json:"-"`
 }
 
