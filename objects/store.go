@@ -107,6 +107,9 @@ func (n *node) base(batch []*request) (known, error) {
 // see returns the newer of an entry and the known record.
 func (n *node) see(e kvbucket.Entry) (known, error) {
 	if e.Revision > n.known.revision {
+		if e.Value == nil {
+			return n.restore(e.Revision), nil
+		}
 		r, err := n.kind.decode(e.Value, n.host.now())
 		if err != nil {
 			return known{}, fmt.Errorf("objects: %s: %w", n.key, err)
@@ -117,6 +120,16 @@ func (n *node) see(e kvbucket.Entry) (known, error) {
 		return known{record: n.kind.fresh()}, nil
 	}
 	return n.known, nil
+}
+
+// restore returns what takes the place of a record that an operator has deleted:
+// the one that this host knows, so that no fence goes back and no lease is given
+// away twice, or else a new one.
+func (n *node) restore(deleted kvbucket.Revision) known {
+	if n.known.record == nil {
+		return known{n.kind.fresh(), deleted}
+	}
+	return known{n.known.record.Clone(), deleted}
 }
 
 // inherit carries over what this host has seen pass of what k still holds.
@@ -178,7 +191,7 @@ func (n *node) committed(k known) {
 // the newest, or the one before it; else another host has changed the record, and
 // this one steps down.
 func (n *node) explain(next record.Record, base known) error {
-	e, err := n.host.newerThan(n.host.ctx, n.key, base.revision)
+	e, err := n.newerThan(base.revision)
 	if err != nil {
 		return err
 	}
@@ -201,6 +214,23 @@ func (n *node) explain(next record.Record, base known) error {
 	}
 	n.adopt(newest, false)
 	return errRetry
+}
+
+// newerThan reads the record until it shows a revision above last. What this host
+// knows is behind until then, so nothing may be answered from it.
+func (n *node) newerThan(last kvbucket.Revision) (kvbucket.Entry, error) {
+	for {
+		patient, cancel := context.WithTimeout(n.host.ctx, storeTimeout)
+		e, err := n.host.newerThan(patient, n.key, last)
+		cancel()
+		if err == nil {
+			return e, nil
+		}
+		n.doubt()
+		if !pause(n.host.ctx, jittered(250*time.Millisecond)) {
+			return e, err
+		}
+	}
 }
 
 // claimAlone makes this host the owner and does nothing else, so that it can

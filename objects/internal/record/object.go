@@ -188,6 +188,7 @@ func (o *Object) Inherit(seen Record, now Now) {
 	if !ok {
 		return
 	}
+	o.Breaker.Fence = max(o.Breaker.Fence, old.Breaker.Fence) // a record may have been deleted and begun anew
 	if old.Breaker.State == o.Breaker.State && old.Breaker.Generation == o.Breaker.Generation {
 		o.Breaker.Cooling.inherit(old.Breaker.Cooling, now)
 	}

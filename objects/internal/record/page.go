@@ -132,6 +132,7 @@ func (p *Page) Inherit(seen Record, now Now) {
 	if !ok {
 		return
 	}
+	p.Fence = max(p.Fence, old.Fence) // a record may have been deleted and begun anew
 	for key, l := range p.Leases {
 		if was, ok := old.Leases[key]; ok && was.Fence == l.Fence && was.Renewal == l.Renewal {
 			l.Running.inherit(was.Running, now)

@@ -82,7 +82,8 @@ type Record interface {
 	// cloned, once the store has accepted it, and returns what happened since.
 	Commit(now Now) []Event
 	// Inherit takes over elapsed times from an older sight of the record, by the
-	// same owner's clock: what has not changed since has been running since then.
+	// same owner's clock: what has not changed since has been running since then. No
+	// fence goes back.
 	Inherit(seen Record, now Now)
 }
 
