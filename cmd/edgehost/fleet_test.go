@@ -233,6 +233,7 @@ func TestAnOwnerThatWasSuspendedIsNotAcceptedAnyMore(t *testing.T) {
 		t.Errorf("the owner that was suspended grants fence %d after %d", last, after)
 	}
 	requireMetric(t, other, "edgehost_owner_changes_total")
+	requireMetric(t, owner, "edgehost_kv_conflicts_total") // its late writes
 }
 
 // suspend stops a process, or lets it go on.
