@@ -49,12 +49,16 @@ func TestEveryKindOfIdentityIsAccepted(t *testing.T) {
 		{"a user", server.Options{Username: "shop", Password: "secret"}, kvbucket.Identity{User: "shop", Password: "secret"}, "Authorization Violation"},
 		{"a token", server.Options{Authorization: "shared"}, kvbucket.Identity{Token: "shared"}, "Authorization Violation"},
 		{
-			"an nkey", server.Options{Nkeys: []*server.NkeyUser{{Nkey: testPublic}}},
-			kvbucket.Identity{NKey: writeFile(t, "user.nk", testSeed)}, "Authorization Violation",
+			"an nkey",
+			server.Options{Nkeys: []*server.NkeyUser{{Nkey: testPublic}}},
+			kvbucket.Identity{NKey: writeFile(t, "user.nk", testSeed)},
+			"Authorization Violation",
 		},
 		{
-			"a private authority", server.Options{TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}},
-			kvbucket.Identity{CA: authority}, "certificate",
+			"a private authority",
+			server.Options{TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}},
+			kvbucket.Identity{CA: authority},
+			"certificate",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
