@@ -17,20 +17,24 @@ const checkClockEvery = time.Minute
 
 // A stamp is a moment on both clocks of this machine.
 type stamp struct {
-	mono time.Time
+	mono time.Duration // since the host was opened
 	wall time.Time
 }
 
-func stampNow() stamp {
-	now := time.Now()
-	return stamp{mono: now, wall: now.Round(0)} // Round drops the monotonic reading
+// clockSince returns what a host reads its clocks by: opened has a monotonic
+// reading.
+func clockSince(opened time.Time) func() stamp {
+	return func() stamp {
+		now := time.Now()
+		return stamp{mono: now.Sub(opened), wall: now.Round(0)} // Round drops the monotonic reading
+	}
 }
 
 // until returns the time from s to later: the larger of what the clocks say. The
 // monotonic clock stops while a machine is suspended, the wall clock may be set
 // back: whoever trusts the larger one stops acting early, never late.
 func (s stamp) until(later stamp) time.Duration {
-	return max(later.mono.Sub(s.mono), later.wall.Sub(s.wall))
+	return max(later.mono-s.mono, later.wall.Sub(s.wall))
 }
 
 // A floor decides whether this machine's clock may be a floor for fences.
@@ -56,8 +60,8 @@ func (f *floor) compare(now time.Duration, sent, created, acked time.Time) {
 func (f *floor) skip(now time.Duration) { f.checked.Store(int64(now) + 1) }
 
 // micros returns the wall clock in microseconds, or zero if it is not to be used.
-func (f *floor) micros() uint64 {
-	now := time.Now().UnixMicro()
+func (f *floor) micros(wall time.Time) uint64 {
+	now := wall.UnixMicro()
 	if now < 0 || !f.usable.Load() {
 		return 0
 	}

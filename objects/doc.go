@@ -36,9 +36,13 @@
 // A record of the first two kinds has an owner: the host that touched it first, in
 // an epoch. The owner takes every command that waits, applies them in order to a
 // copy, writes the copy once, and then releases the answers, so a batch costs one
-// write however many callers it has. Owning a record is a hint too. Any host may
-// claim it, with a new epoch, and the former owner finds out by its next write,
-// which is refused, and steps down. A write whose answer got lost is recognised by
+// write however many callers it has. Hosts that have a messenger send their commands
+// to the owner they last heard of, and read and claim the record only if nobody
+// takes them; without one, each claims what it is asked about. Owning a record is a
+// hint too. Any host may claim it, with a new epoch, and the former owner finds out
+// by its next write, which is refused, steps down, and answers that it is not the
+// owner. A command may arrive twice, or at two owners: it names what it changes, so
+// it has its effect once. A write whose answer got lost is recognised by
 // the commit id that it left in the record. What is done to a record is decided by
 // pure functions in internal/record; only store.go writes to the bucket.
 //
@@ -50,7 +54,8 @@
 //
 // A host tells the owner of its first failure at once, and of more at most every
 // 50 ms; while the record shows a run of failures it tells of successes too, which
-// end the run. Openings reach the other hosts by a watch.
+// end the run. Openings reach the other hosts by a watch and, should that be dead,
+// by a read every 4 s of the breakers in use.
 //
 // # Cost
 //

@@ -38,6 +38,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics receives this host's collectors until Close. Nil means none.
 	Metrics prometheus.Registerer
+
+	clock func() stamp // nil: this machine's
 }
 
 // A Host is this process's part in the objects of the fleet. Its methods may be
@@ -49,7 +51,7 @@ type Host struct {
 	log       *slog.Logger
 	metrics   *metrics
 	owner     string // the host's name and its incarnation
-	opened    time.Time
+	clock     func() stamp
 	floor     floor
 	ids       atomic.Uint64
 	lost      atomic.Int64 // the host's clock, plus one, when the store first did not answer; zero: it does
@@ -88,11 +90,14 @@ func Open(_ context.Context, cfg Config) (*Host, error) {
 		hangUp:       func(context.Context) error { return nil },
 		log:          cfg.Logger,
 		owner:        cfg.Host + "." + incarnation(),
-		opened:       time.Now(),
+		clock:        clockSince(time.Now()),
 		closed:       make(chan struct{}),
 		dependencies: map[ID]*Dependency{},
 		nodes:        map[string]*node{},
 		leases:       map[*Lease]struct{}{},
+	}
+	if cfg.clock != nil {
+		h.clock = cfg.clock
 	}
 	var err error
 	if h.metrics, err = newMetrics(cfg.Metrics, h); err != nil {
@@ -125,7 +130,8 @@ func (h *Host) id() string {
 
 // now returns the moment as transitions see it.
 func (h *Host) now() record.Now {
-	return record.Now{Mono: time.Since(h.opened), Micros: h.floor.micros(), Jitter: mathrand.Float64()}
+	now := h.clock()
+	return record.Now{Mono: now.mono, Micros: h.floor.micros(now.wall), Jitter: mathrand.Float64()}
 }
 
 // start runs f in a goroutine that Close waits for. It reports false, and runs

@@ -114,7 +114,7 @@ func (l *Lease) Remaining() time.Duration {
 	if l.over {
 		return 0
 	}
-	left := holderTime(l.opts.TTL) - l.sent.until(stampNow())
+	left := holderTime(l.opts.TTL) - l.sent.until(l.object.host.clock())
 	if left <= 0 {
 		l.over = true // for ever: a clock may go back
 		return 0
@@ -184,7 +184,7 @@ func (l *Lease) pace() time.Duration {
 func (l *Lease) tryRenew(attempt int) abi.Code {
 	ctx, cancel := context.WithTimeout(l.stop, min(l.opts.TTL/6, l.Remaining()))
 	defer cancel()
-	sent := stampNow()
+	sent := l.object.host.clock()
 	a := l.node.ask(ctx, record.Renew{Lease: l.key, Fence: l.fence, Renewal: attempt})
 	if a.Code != 0 {
 		return a.Code

@@ -32,6 +32,15 @@ type BreakerSnapshot struct {
 	RetryAfter  time.Duration `json:"retry_after_ns"`
 	ProbeHolder string        `json:"probe_holder,omitempty"`
 	ProbeFence  uint64        `json:"probe_fence,omitempty"`
+	// Override is the operator's order that is in force, if any.
+	Override *OverrideSnapshot `json:"override,omitempty"`
+}
+
+// An OverrideSnapshot is an operator's order: see [Host.Trip] and [Host.Reset].
+type OverrideSnapshot struct {
+	State     State         `json:"state"`
+	Reason    string        `json:"reason"`
+	Remaining time.Duration `json:"remaining_ns"`
 }
 
 // A LeaseSnapshot is one held lease.
@@ -130,6 +139,9 @@ func (l lister) readObject(value []byte, id ID, now record.Now) error {
 	}
 	if o.Probe != nil {
 		s.Breaker.ProbeHolder, s.Breaker.ProbeFence = o.Probe.Holder, o.Probe.Fence
+	}
+	if f := o.Forced; f != nil && f.Remaining(now) > 0 {
+		s.Breaker.Override = &OverrideSnapshot{State: State(f.State), Reason: f.Reason, Remaining: f.Remaining(now)}
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func (b *bid) outlasted() error {
 
 func (b *bid) send(ctx context.Context) {
 	b.cmd.Attempt++
-	b.sent = append(b.sent, stampNow())
+	b.sent = append(b.sent, b.node.host.clock())
 	if b.last != nil && b.node.update(b.last, b.cmd) {
 		return
 	}

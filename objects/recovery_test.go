@@ -208,6 +208,9 @@ func TestOperatorTripsAndResets(t *testing.T) {
 		if r := refusal(t, call(t, d, objects.Success), abi.BreakerOpen); r != time.Minute {
 			t.Errorf("retry after %v, want 1m", r)
 		}
+		if o := snapshot(t, f.store, "payments").Breaker.Override; o == nil || o.Reason != "maintenance" || o.Remaining != time.Minute {
+			t.Errorf("the operator sees the order %+v", o)
+		}
 		if err := f.hosts[1].Reset(t.Context(), id, "a false alarm", 30*time.Second); err != nil {
 			t.Fatal(err)
 		}

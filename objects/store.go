@@ -165,7 +165,7 @@ func (n *node) commit(next record.Record, base known) error {
 	if err != nil {
 		return err
 	}
-	sent := time.Now()
+	sent := n.host.clock().wall
 	revision, err := n.host.write(n.host.ctx, n.key, value, base.revision, n.doubt)
 	if errors.Is(err, kvbucket.ErrConflict) {
 		return n.explain(next, base)
@@ -176,7 +176,7 @@ func (n *node) commit(next record.Record, base known) error {
 	if claims && from != "" && from != n.host.owner {
 		n.host.metrics.ownerChanges.Inc()
 	}
-	n.sent, n.acked = sent, time.Now()
+	n.sent, n.acked = sent, n.host.clock().wall
 	n.committed(known{next, revision})
 	return nil
 }

@@ -97,7 +97,7 @@ func TestAFleetSendsOneProbe(t *testing.T) {
 	for i := range callers {
 		group.Go(func() {
 			for ask(t, fleet[i%2].url+"/call", &let, &told) {
-				pause(20 * time.Millisecond)
+				pause(100 * time.Millisecond)
 			}
 		})
 	}
@@ -116,6 +116,8 @@ func TestAFleetSendsOneProbe(t *testing.T) {
 			return status == http.StatusOK
 		})
 	}
+	// Connections that were opened and never used would hold up the end for 5 s.
+	http.DefaultClient.CloseIdleConnections()
 	for _, h := range fleet {
 		if took := h.interrupt(t); took > stopLimit {
 			t.Errorf("stopping took %s", took)
@@ -231,6 +233,7 @@ func TestAnOwnerThatWasSuspendedIsNotAcceptedAnyMore(t *testing.T) {
 		t.Errorf("the owner that was suspended grants fence %d after %d", last, after)
 	}
 	requireMetric(t, other, "edgehost_owner_changes_total")
+	requireMetric(t, owner, "edgehost_kv_conflicts_total") // its late writes
 }
 
 // suspend stops a process, or lets it go on.
@@ -256,5 +259,41 @@ func decode(t *testing.T, text string, into any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), into); err != nil {
 		t.Fatalf("%v in %q", err, text)
+	}
+}
+
+func TestAnOperatorOverrulesABreaker(t *testing.T) {
+	upstream := startFickleUpstream(t)
+	upstream.open()
+	buildGuarded(t, upstream.URL)
+	url := startSharedStore(t)
+	fleet := startFleet(t, 2, url)
+	for _, h := range fleet {
+		if status, _ := answerOf(t, h.url+"/call"); status != http.StatusOK {
+			t.Fatalf("a call is answered %d", status)
+		}
+	}
+	watch := startProcess(t, nil, "object", "watch", "--nats="+url)
+	for _, order := range []struct{ verb, state, code string }{
+		{"trip", "open", "breaker_open"}, {"reset", "closed", "up"},
+	} {
+		got := runArgs(t, nil, "object", order.verb, "shop/upstream", "--reason=maintenance", "--nats="+url)
+		if want := "The breaker of shop/upstream is " + order.state + ".\n"; got.code != exitOK || got.stdout != want {
+			t.Fatalf("%s exited with %d, printed %q and complained %q", order.verb, got.code, got.stdout, got.stderr)
+		}
+		for _, h := range fleet {
+			eventually(t, "every host knows that the breaker is "+order.state, func() bool {
+				_, code := answerOf(t, h.url+"/call")
+				return code == order.code
+			})
+		}
+		watch.await(t, "(shop/upstream "+order.state+") ")
+	}
+	if took := watch.interrupt(t); took > stopLimit {
+		t.Errorf("stopping the watch took %s", took)
+	}
+	got := runArgs(t, nil, "object", "trip", "upstream", "--reason=maintenance", "--nats="+url)
+	if got.code != exitFailure || !strings.Contains(got.stderr, "NAMESPACE/NAME") {
+		t.Errorf("trip without a namespace exited with %d and complained %q", got.code, got.stderr)
 	}
 }

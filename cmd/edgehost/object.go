@@ -14,8 +14,11 @@ import (
 
 // objectCommand is `edgehost object`.
 type objectCommand struct {
-	List objectListCommand `cmd:"" help:"List the objects with their owners, breakers and leases."`
-	Get  objectGetCommand  `cmd:"" help:"Show one object."`
+	List  objectListCommand  `cmd:"" help:"List the objects with their owners, breakers and leases."`
+	Get   objectGetCommand   `cmd:"" help:"Show one object."`
+	Watch objectWatchCommand `cmd:"" help:"Print objects when they change."`
+	Trip  objectTripCommand  `cmd:"" help:"Open the breaker of a dependency for some time."`
+	Reset objectResetCommand `cmd:"" help:"Close the breaker of a dependency."`
 }
 
 // natsFlags say where the store is.

@@ -20,6 +20,9 @@ import (
 const asProgram = "EDGEHOST_TEST_AS_PROGRAM=1"
 
 func TestMain(m *testing.M) {
+	if asServer() {
+		return
+	}
 	name, value, _ := strings.Cut(asProgram, "=")
 	if os.Getenv(name) == value {
 		main()

@@ -1,8 +1,6 @@
 package record
 
-import (
-	"time"
-)
+import "time"
 
 // Override is an operator's order: the breaker is to be open, or closed, for a
 // time, whatever calls come to. It ends by itself, so that none is forgotten.
@@ -27,7 +25,12 @@ type Forced struct {
 
 // active reports whether the order keeps the breaker in state at now.
 func (f *Forced) active(state string, now Now) bool {
-	return f != nil && f.State == state && f.Running.Since(now) < time.Duration(f.TTL)
+	return f != nil && f.State == state && f.Remaining(now) > 0
+}
+
+// Remaining returns how long the order stays in force at most.
+func (f *Forced) Remaining(now Now) time.Duration {
+	return max(0, time.Duration(f.TTL)-f.Running.Since(now))
 }
 
 // override carries an order out. After an opening for a time the breaker probes, as
