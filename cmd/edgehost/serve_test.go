@@ -235,6 +235,22 @@ func TestASecondCtrlCEndsServeAtOnce(t *testing.T) {
 	}
 }
 
+func TestADenialIsLoggedWithTheNameOfItsDependency(t *testing.T) {
+	upstream := httptest.NewServer(http.RedirectHandler("http://169.254.169.254/", http.StatusFound))
+	t.Cleanup(upstream.Close)
+	buildGuarded(t, upstream.URL)
+	p, url, _ := startServe(t, "--nats-listen=127.0.0.1:0")
+	if status, code := answerOf(t, url+"/call"); status != http.StatusForbidden || code != "denied" {
+		t.Errorf("a redirect to another host gives %d %s, want 403 denied", status, code)
+	}
+	for line := range strings.Lines(p.log()) {
+		if strings.Contains(line, `"msg":"egress denied"`) && strings.Contains(line, `"dependency":"upstream"`) {
+			return
+		}
+	}
+	t.Errorf("no line of the log names the dependency that was denied:\n%s", p.log())
+}
+
 func TestServeNeedsToBeToldToSetUpAnEmptyStore(t *testing.T) {
 	writeApp(t, map[string]string{"edgehost.toml": strings.Replace(shopManifest, "STRIPE_KEY", "PATH", 1)})
 	config := kvbucket.ServerConfig{Dir: t.TempDir(), Listen: freeAddress(t)}
