@@ -243,12 +243,9 @@ func TestADenialIsLoggedWithTheNameOfItsDependency(t *testing.T) {
 	if status, code := answerOf(t, url+"/call"); status != http.StatusForbidden || code != "denied" {
 		t.Errorf("a redirect to another host gives %d %s, want 403 denied", status, code)
 	}
-	for line := range strings.Lines(p.log()) {
-		if strings.Contains(line, `"msg":"egress denied"`) && strings.Contains(line, `"dependency":"upstream"`) {
-			return
-		}
-	}
-	t.Errorf("no line of the log names the dependency that was denied:\n%s", p.log())
+	eventually(t, "a line of the log names the dependency that was denied", func() bool {
+		return strings.Contains(p.log(), `"msg":"egress denied","dependency":"upstream"`)
+	})
 }
 
 func TestServeNeedsToBeToldToSetUpAnEmptyStore(t *testing.T) {
