@@ -36,7 +36,7 @@ func newDependency(e *Engine, cfg DependencyConfig) (*dependency, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := egress.NewDependency(cfg.URL, egress.Config{Logger: e.logger, Addresses: cfg.Addresses})
+	client, err := egress.NewDependency(cfg.URL, egress.Config{Logger: e.logger.With("dependency", cfg.Name), Addresses: cfg.Addresses})
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ type Engine struct {
 	metrics  *metrics
 	unrouted *functionMetrics
 	loader   *loader
+	turns    turns
 	ids      idSource
 
 	base context.Context // of everything that is done for requests; ends with Close
@@ -62,7 +63,7 @@ const sweepEvery = 5 * time.Second
 // Open returns an Engine without apps. The error says what is wrong with the
 // cache directory, or that the metrics are registered already.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
-	e := &Engine{objects: cfg.Objects, logger: cfg.Logger}
+	e := &Engine{objects: cfg.Objects, logger: cfg.Logger, turns: newTurns()}
 	if e.logger == nil {
 		e.logger = slog.New(slog.DiscardHandler)
 	}

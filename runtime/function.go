@@ -166,19 +166,19 @@ func (f *function) complete(i *instance, a *arrival) outcome {
 // without its client until it has used up its late time, then it is stopped.
 // It reports false if the guest has finished at the last moment.
 func (f *function) expire(i *instance, a *arrival) (outcome, bool) {
-	canceled := i.x.flags.Load()&abi.StatusCanceled != 0
+	gone := i.x.flags.Load()&abi.StatusCanceled != 0
 	sent, abandoned := i.x.abandon()
 	if !abandoned {
 		return outcome{}, false
 	}
 	i.expire(f.cfg.MaxLateSettlement)
-	o := failed(abi.Canceled, 0, nil)
-	if !canceled {
+	o := canceled(nil)
+	if !gone {
 		f.metrics.timeouts.Inc()
 		o = failed(abi.DeadlineExceeded, 0, errLate)
 	}
 	o.fuel = i.meter.used.Load()
-	if canceled {
+	if gone {
 		return o, true
 	}
 	if o.brokenOff = sent; !sent {
@@ -205,7 +205,7 @@ func (x *exchange) conclude(a *arrival) outcome {
 	whole := p.sent && p.ended
 	switch {
 	case x.flags.Load()&abi.StatusCanceled != 0 && !whole:
-		return failed(abi.Canceled, 0, x.broken)
+		return canceled(x.broken)
 	case x.broken != nil && x.request.exceeded:
 		o = failed(abi.TooLarge, 0, x.broken)
 	case x.broken != nil:
@@ -215,7 +215,7 @@ func (x *exchange) conclude(a *arrival) outcome {
 	default:
 		x.quiesce(a)
 		if err := p.deliver(a.w); err != nil {
-			return failed(abi.Canceled, 0, err)
+			return canceled(err)
 		}
 		return o
 	}

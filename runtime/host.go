@@ -58,6 +58,7 @@ func (c hostCall) Call(ctx context.Context, _ api.Module, stack []uint64) {
 	if i.guest.stopped() {
 		panic(errInterrupted)
 	}
+	i.meter.rest()
 	n, err := c.serve(&i.x, stack)
 	if i.guest.stopped() {
 		panic(errInterrupted) // whatever the call came to: the guest must not go on

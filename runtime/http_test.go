@@ -293,6 +293,25 @@ func TestGuestSeesTheClientGo(t *testing.T) {
 	h.waitForLog(t, "code=canceled")
 }
 
+// A client may stop sending and still read: no answer must not look like an empty
+// one.
+func TestClientThatStopsSendingGetsNoEmptySuccess(t *testing.T) {
+	f := tools(t)
+	f.Timeout = time.Second
+	h := serve(t, f)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = fmt.Fprint(conn, "GET /tools/sleep HTTP/1.1\r\nHost: x\r\n\r\n")
+	h.waitForLog(t, "sleeping")
+	_ = conn.(*net.TCPConn).CloseWrite()
+	if got, err := io.ReadAll(conn); err != nil || len(got) != 0 {
+		t.Errorf("got %q, %v, want nothing", got, err)
+	}
+}
+
 func TestStalledUploadIsAnsweredAtTheDeadline(t *testing.T) {
 	f := tools(t)
 	f.Timeout = 300 * time.Millisecond

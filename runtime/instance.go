@@ -65,7 +65,7 @@ func newInstance(f *function) *instance {
 	}
 	i.guest.inst = i
 	i.guest.done = make(chan struct{})
-	i.meter.guest = &i.guest
+	i.meter.guest, i.meter.turns = &i.guest, f.engine.turns
 	i.console.inst = i
 	i.x.init(i)
 	return i
@@ -133,6 +133,7 @@ func (i *instance) open() error {
 	defer limit.Stop()
 	ctx := experimental.WithMemoryAllocator(&i.guest, &i.region)
 	module, err := f.module.runtime.InstantiateModule(ctx, f.module.compiled, i.moduleConfig())
+	i.meter.rest() // it may have a start function
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,14 @@ const (
 	yieldEvery = time.Millisecond
 )
 
+// turns are the processors that guests may use which compute for longer than
+// yieldEvery: all but one, which is for everybody else. Go's scheduler looks for
+// what has arrived from the network only when a processor has nothing to do, and
+// otherwise every 10 ms.
+type turns chan struct{}
+
+func newTurns() turns { return make(turns, max(1, goruntime.GOMAXPROCS(0)-1)) }
+
 var (
 	errFuel    = errors.New("runtime: the guest has used up its fuel")
 	errTooDeep = errors.New("runtime: the guest's calls nest too deeply")
@@ -34,7 +42,9 @@ type meter struct {
 	limit   int64        // of fuel in this call; zero is none
 	slice   int64        // what the guest was given last
 	used    atomic.Int64 // in this call, up to the beginning of the slice
-	yielded time.Time
+	turns   turns
+	turn    bool      // it has one
+	yielded time.Time // the last time that it took one, or began
 }
 
 // call runs a function of the guest to its end. The stack holds its result. A
@@ -42,9 +52,11 @@ type meter struct {
 // unknown and not counted.
 func (m *meter) call(fn api.Function, stack []uint64, limit int64) error {
 	m.limit = limit
+	m.yielded = time.Now()
 	m.used.Store(0)
 	m.set(m.refill(wasmbin.DefaultDepth))
 	err := fn.CallWithStack(m.guest, stack)
+	m.rest()
 	if err == nil {
 		m.used.Store(m.spent())
 		m.slice = 0
@@ -86,9 +98,8 @@ func (m *meter) refill(depth int32) wasmbin.Counter {
 func (m *meter) refuel(c wasmbin.Counter) wasmbin.Counter {
 	used := m.used.Add(m.slice - c.Fuel())
 	m.slice = 0
-	if now := time.Now(); now.Sub(m.yielded) >= yieldEvery {
-		goruntime.Gosched()
-		m.yielded = now
+	if time.Since(m.yielded) >= yieldEvery {
+		m.yield()
 	}
 	switch {
 	case m.guest.stopped():
@@ -99,6 +110,26 @@ func (m *meter) refuel(c wasmbin.Counter) wasmbin.Counter {
 		panic(errFuel)
 	}
 	return m.refill(c.Depth())
+}
+
+// yield lets others run that have waited for longer.
+func (m *meter) yield() {
+	m.rest()
+	goruntime.Gosched()
+	select {
+	case m.turns <- struct{}{}:
+		m.turn = true
+	case <-m.guest.done:
+	}
+	m.yielded = time.Now()
+}
+
+// rest takes note that the guest does not compute for the moment.
+func (m *meter) rest() {
+	if m.turn {
+		m.turn = false
+		<-m.turns
+	}
 }
 
 // provideMeter makes importable in r what metered modules import.

@@ -2,4 +2,7 @@
 
 package runtime_test
 
-const raceDetector = false
+const (
+	raceDetector = false
+	raceFactor   = 1
+)

@@ -37,6 +37,15 @@ func failed(code abi.Code, retryAfter time.Duration, err error) outcome {
 	return outcome{problem: problems[-code], slot: -int(code), retryAfter: retryAfter, err: err}
 }
 
+// canceled returns the outcome of a request whose client has gone. What is left of
+// the connection is broken off: a client that only stopped sending must not take
+// the missing answer for an empty one.
+func canceled(err error) outcome {
+	o := failed(abi.Canceled, 0, err)
+	o.brokenOff = true
+	return o
+}
+
 // faulted returns the outcome of a guest that failed.
 func faulted(err error) outcome {
 	return outcome{problem: problemFunction, slot: slotFunction, err: err}

@@ -2,5 +2,8 @@
 
 package runtime_test
 
-// raceDetector says that everything takes ten times as long.
-const raceDetector = true
+// Everything takes about ten times as long.
+const (
+	raceDetector = true
+	raceFactor   = 10
+)

@@ -2,9 +2,11 @@ package runtime
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 
@@ -27,15 +29,15 @@ const tableElements = 1 << 20
 type rewritten string
 
 // metered returns what is compiled in place of a module.
-func (dir rewritten) metered(digest [sha256.Size]byte, binary []byte) ([]byte, error) {
+func (dir rewritten) metered(digest [sha256.Size]byte, original []byte) ([]byte, error) {
 	if dir == "" {
-		return rewrite(binary)
+		return rewrite(original)
 	}
 	path := filepath.Join(string(dir), hex.EncodeToString(digest[:]))
 	if kept, err := os.ReadFile(path); err == nil && sealed(kept) {
-		return kept[sha256.Size:], nil
+		return kept[crc32.Size:], nil
 	}
-	module, err := rewrite(binary)
+	module, err := rewrite(original)
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +48,14 @@ func (dir rewritten) metered(digest [sha256.Size]byte, binary []byte) ([]byte, e
 }
 
 // sealed reports whether a file holds all that was written to it: it begins
-// with a digest of the rest. A host may die, and a disk be full, at any point.
+// with a checksum of the rest. A host may die, and a disk be full, at any point.
 func sealed(file []byte) bool {
-	if len(file) < sha256.Size {
-		return false
-	}
-	digest := sha256.Sum256(file[sha256.Size:])
-	return string(digest[:]) == string(file[:sha256.Size])
+	return len(file) > crc32.Size && seal(file[crc32.Size:]) == [crc32.Size]byte(file)
+}
+
+func seal(module []byte) (sum [crc32.Size]byte) {
+	binary.BigEndian.PutUint32(sum[:], crc32.Checksum(module, crc32.MakeTable(crc32.Castagnoli)))
+	return sum
 }
 
 // keep writes a file that is there as a whole or not at all.
@@ -64,8 +67,8 @@ func (dir rewritten) keep(path string, module []byte) error {
 	if err != nil {
 		return err
 	}
-	digest := sha256.Sum256(module)
-	_, err = f.Write(digest[:])
+	sum := seal(module)
+	_, err = f.Write(sum[:])
 	if err == nil {
 		_, err = f.Write(module)
 	}
@@ -79,8 +82,8 @@ func (dir rewritten) keep(path string, module []byte) error {
 }
 
 // rewrite meters a module.
-func rewrite(binary []byte) ([]byte, error) {
-	m, err := wasmbin.Decode(binary)
+func rewrite(original []byte) ([]byte, error) {
+	m, err := wasmbin.Decode(original)
 	if err == nil {
 		share := tableElements / max(1, len(m.Tables))
 		err = wasmbin.Meter(m, wasmbin.MeterOptions{TableLimit: uint32(max(1, share))})

@@ -130,7 +130,7 @@ func quantile(d []time.Duration, q float64) time.Duration {
 // A neighbour's requests, and the collector, get their turn beside a guest that
 // computes.
 func TestComputingGuestHoldsNobodyUp(t *testing.T) {
-	samples, room := 40**stopRuns, time.Duration(10)
+	samples, room := 40**stopRuns, time.Duration(10*raceFactor)
 	control, _ := serveShape(t, shape{module: conformance.Wait()}, time.Minute)
 	idle := quantile(besides(t, control, "/f", func() time.Duration { return neighbour(t, control) }, samples), 0.99)
 	for _, s := range computing() {

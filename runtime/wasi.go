@@ -31,6 +31,7 @@ func (i *instance) moduleConfig() wazero.ModuleConfig {
 // answered or goes away, once, so that a guest which looks can learn of it, and
 // at once when the guest is to be stopped.
 func (i *instance) sleep(ns int64) {
+	i.meter.rest()
 	x := &i.x
 	until := time.Now().Add(time.Duration(max(0, ns)))
 	before := x.flags.Load()

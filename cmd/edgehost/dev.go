@@ -28,16 +28,17 @@ type devCommand struct {
 
 // Help is printed by `edgehost dev --help`.
 func (devCommand) Help() string {
-	return "Builds the app, starts a store inside this process with its data in .edgehost, starts the commands of [dev] run, and serves. When sources change, the app is built and replaced without dropping a request; if the build fails, the old one goes on. It begins to serve when the dependencies on this machine accept connections, or after a minute. Ctrl-C ends everything; a second one ends it at once."
+	return "Builds the app, starts a store inside this process with its data in .edgehost, starts the commands of [dev] run, and serves. When sources change, the app is built and replaced without dropping a request; if the build fails, the old one goes on, and without an old one the next change is awaited. It begins to serve when the dependencies on this machine accept connections, or after a minute. Ctrl-C ends everything; a second one ends it at once."
 }
 
 // A devSession is one run of `edgehost dev`.
 type devSession struct {
 	*site
 	t       *terminal
-	app     *app // what is served
+	app     *app // what is served, or will be
 	sources *sources
 	built   [32]byte // digest of the sources of the newest build
+	served  bool     // an app has been deployed
 	helpers []*command
 	waiting sync.WaitGroup // of the goroutines that report the ends of helpers
 }
@@ -71,9 +72,6 @@ func (d *devSession) run(ctx context.Context, c *devCommand) (err error) {
 	if d.built, err = d.sources.digest(); err != nil {
 		return err
 	}
-	if err := d.app.build(ctx, d.t); err != nil {
-		return err
-	}
 	store := storeConfig{dir: d.app.storeDirectory()}
 	if d.site, err = openSite(ctx, store, &c.serveFlags, certificate{}, c.logger(d.t.stderr)); err != nil {
 		return err
@@ -82,15 +80,44 @@ func (d *devSession) run(ctx context.Context, c *devCommand) (err error) {
 	if err := d.startHelpers(ctx); err != nil {
 		return err
 	}
-	if err := d.deploy(ctx, d.t, d.app); err != nil {
+	begin := time.Now()
+	d.conclude(ctx, begin, d.publish(ctx, d.app))
+	return d.watch(ctx)
+}
+
+// publish builds and deploys an app. After an error the one before goes on.
+func (d *devSession) publish(ctx context.Context, a *app) error {
+	if err := a.build(ctx, d.t); err != nil {
 		return err
 	}
-	if d.awaitHelpers(ctx); ctx.Err() != nil {
-		return context.Cause(ctx)
+	return d.deploy(ctx, d.t, a)
+}
+
+// conclude says what came of an attempt to publish the app.
+func (d *devSession) conclude(ctx context.Context, begin time.Time, err error) {
+	switch {
+	case ctx.Err() != nil: // whatever it was, it broke off
+	case err == nil && d.served:
+		fmt.Fprintf(d.t.stdout, "Reloaded in %s.\n", time.Since(begin).Round(time.Millisecond))
+	case err == nil:
+		d.served = true
+		if d.awaitHelpers(ctx); ctx.Err() == nil {
+			d.startOnce(ctx)
+			d.welcome()
+		}
+	case d.served:
+		fmt.Fprintf(d.t.stderr, "%s\nThe old version goes on.\n", describe(err))
+	default:
+		fmt.Fprintf(d.t.stderr, "%s\nThere is nothing to serve yet. Sources are watched: a change starts the next attempt. Ctrl-C stops everything.\n", describe(err))
+		d.startOnce(ctx) // to tell clients, instead of letting them wait
 	}
-	d.start(ctx)
-	d.welcome()
-	return d.watch(ctx)
+}
+
+// startOnce begins to answer requests, if that has not begun.
+func (d *devSession) startOnce(ctx context.Context) {
+	if d.public == nil {
+		d.start(ctx)
+	}
 }
 
 // close drains first: requests that run may need the helpers.
@@ -167,8 +194,7 @@ func (d *devSession) watch(ctx context.Context) error {
 	}
 }
 
-// reload builds and deploys what has changed. Whatever goes wrong is printed,
-// and the old version goes on.
+// reload builds and deploys what has changed.
 func (d *devSession) reload(ctx context.Context) {
 	digest, err := d.sources.digest()
 	if err == nil && digest == d.built {
@@ -179,13 +205,7 @@ func (d *devSession) reload(ctx context.Context) {
 	if err == nil {
 		err = d.replace(ctx)
 	}
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		fmt.Fprintf(d.t.stderr, "%s\nThe old version goes on.\n", describe(err))
-	default:
-		fmt.Fprintf(d.t.stdout, "Reloaded in %s.\n", time.Since(begin).Round(time.Millisecond))
-	}
+	d.conclude(ctx, begin, err)
 }
 
 func (d *devSession) replace(ctx context.Context) error {
@@ -193,10 +213,7 @@ func (d *devSession) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.build(ctx, d.t); err != nil {
-		return err
-	}
-	if err := d.deploy(ctx, d.t, a); err != nil {
+	if err := d.publish(ctx, a); err != nil {
 		return err
 	}
 	if !slices.Equal(values(a.manifest.Dev.Run), values(d.app.manifest.Dev.Run)) {

@@ -95,6 +95,37 @@ func TestDevReloadsWithoutDroppingARequestAndStopsOnCtrlC(t *testing.T) {
 	requireClosed(t, url)
 }
 
+func TestDevWaitsForAChangeWhenTheFirstAttemptFails(t *testing.T) {
+	for name, broken := range map[string]struct{ source, want string }{
+		"the build":      {"", "building the function hello failed"},
+		"the deployment": {"no module", "not a WebAssembly module"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			writeDevApp(t)
+			if write(t, "shop/guest.bin", broken.source); broken.source == "" {
+				if err := os.Remove("shop/guest.bin"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			address := freeAddress(t)
+			p := startProcess(t, nil, "dev", "shop", "--listen="+address, "--cache="+filepath.Join(t.TempDir(), "cache"))
+			for _, want := range []string{broken.want, "There is nothing to serve yet."} {
+				eventually(t, "dev says "+want, func() bool { return strings.Contains(p.log(), want) })
+			}
+			if status, code := answerOf(t, "http://"+address+"/hello"); status != http.StatusNotFound || code != "no_route" {
+				t.Errorf("without an app the answer is %d %s", status, code)
+			}
+			write(t, "shop/guest.bin", guest("hello, world\n"))
+			url := p.await(t, `is served at (http://\S+)$`)
+			if got := fetch(t, http.DefaultClient, url+"/hello"); got != "hello, world\n" {
+				t.Errorf("the mended app answers %q", got)
+			}
+			p.interrupt(t)
+			p.requireNothingLeft(t)
+		})
+	}
+}
+
 // writeAppWithService makes the app of writeDevApp with a service on this machine
 // and a command that stands for what starts it.
 func writeAppWithService(t *testing.T, command string) (address string) {

@@ -27,6 +27,7 @@ func resolveFunction(f manifest.Function, module []byte, secrets map[string]stri
 		Module:          module,
 		Routes:          values(f.Routes),
 		Timeout:         time.Duration(f.Timeout),
+		Fuel:            int64(f.Fuel),
 		Memory:          int64(f.Memory),
 		Env:             map[string]string{},
 		Secrets:         map[string]string{},

@@ -235,6 +235,19 @@ func TestASecondCtrlCEndsServeAtOnce(t *testing.T) {
 	}
 }
 
+func TestADenialIsLoggedWithTheNameOfItsDependency(t *testing.T) {
+	upstream := httptest.NewServer(http.RedirectHandler("http://169.254.169.254/", http.StatusFound))
+	t.Cleanup(upstream.Close)
+	buildGuarded(t, upstream.URL)
+	p, url, _ := startServe(t, "--nats-listen=127.0.0.1:0")
+	if status, code := answerOf(t, url+"/call"); status != http.StatusForbidden || code != "denied" {
+		t.Errorf("a redirect to another host gives %d %s, want 403 denied", status, code)
+	}
+	eventually(t, "a line of the log names the dependency that was denied", func() bool {
+		return strings.Contains(p.log(), `"msg":"egress denied","dependency":"upstream"`)
+	})
+}
+
 func TestServeNeedsToBeToldToSetUpAnEmptyStore(t *testing.T) {
 	writeApp(t, map[string]string{"edgehost.toml": strings.Replace(shopManifest, "STRIPE_KEY", "PATH", 1)})
 	config := kvbucket.ServerConfig{Dir: t.TempDir(), Listen: freeAddress(t)}

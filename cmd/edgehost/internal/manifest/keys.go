@@ -36,7 +36,7 @@ func functionKeys() []key[Function] {
 		textKey("build", "the command that makes the module; it runs in the manifest's directory with GOOS=wasip1 GOARCH=wasm", func(f *Function) *Text { return &f.Build }),
 		nonEmpty(listKey("routes", "at least 1", "the requests it serves, as patterns \"[METHOD ][HOST]/PATH\" of Go's http.ServeMux", func(f *Function) *[]Text { return &f.Routes })),
 		durationKey("timeout", "10s", "1ms", "5m", "the client is answered after this time, whatever the function does", func(f *Function) *Duration { return &f.Timeout }),
-		integerKey("fuel", 0, 0, 1<<60, "how much one request may compute, in units that the log and edgehost_guest_fuel_total show; a request that needs more fails as function_failed. 0 is no limit", func(f *Function) *int { return &f.Fuel }),
+		integerKey("fuel", 0, 0, 1_000_000_000_000_000, "how much one request may compute, in units that the log and edgehost_guest_fuel_total show; a request that needs more fails as function_failed. 0 is no limit", func(f *Function) *int { return &f.Fuel }),
 		isolationKey(),
 		sizeKey("memory", "64MiB", "64KiB", "4GiB", "the most memory an instance may have", func(f *Function) *Size { return &f.Memory }),
 		envKey(),

@@ -236,6 +236,7 @@ module = 'checkout.wasm'
 build = 'go build -buildmode=c-shared -o checkout.wasm .'
 routes = ['POST /orders/{id}', 'shop.example.com/cart/']
 timeout = '1.5s'
+fuel = 0
 isolation = 'instance'
 memory = '1GiB'
 secrets = ['STRIPE_KEY']
