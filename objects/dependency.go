@@ -255,7 +255,9 @@ func (d *Dependency) claim(ctx context.Context) (Admission, error) {
 	}
 	p := d.policy.Load()
 	cmd := record.ClaimProbe{Op: d.host.id(), Holder: d.host.owner, TTL: p.ProbeTTL, Policy: p.record()}
-	a := d.node.ask(ctx, cmd)
+	request := newRequest(ctx, cmd)
+	entered := d.node.send(request)
+	a := request.await(ctx)
 	switch a.Code {
 	case 0:
 		return Admission{dependency: d, generation: a.Generation, fence: a.Fence}, nil
@@ -265,7 +267,9 @@ func (d *Dependency) claim(ctx context.Context) (Admission, error) {
 		return Admission{}, d.refuse(a.Code, d.retryIn(a.RetryAfter), reasonProbe)
 	default:
 		// The claim may come true yet. Nobody will make the call then.
-		d.node.post(record.Withdraw{Op: cmd.Op})
+		if entered {
+			d.node.post(record.Withdraw{Op: cmd.Op})
+		}
 	}
 	if ctx.Err() != nil {
 		return Admission{}, contextError(ctx)

@@ -51,8 +51,9 @@ type node struct {
 	queue    []*request
 	waiters  int // the length of waiting
 	running  bool
-	due      bool // the timer went off
-	troubled bool // the store keeps the batch waiting, or the outcome of a write is not known yet
+	due      bool                        // the timer went off
+	owed     map[record.Command]struct{} // what is to be given back once the store answers
+	troubled bool                        // the store keeps the batch waiting, or the outcome of a write is not known yet
 	batch    []*request
 	sight    known
 	heard    lead   // of the newest owner elsewhere
@@ -140,23 +141,25 @@ func (r *request) await(ctx context.Context) reply {
 	}
 }
 
-// send puts a request into the mailbox, or answers it if it does not fit.
-func (n *node) send(r *request) {
+// send puts a request into the mailbox, or answers it if it does not fit. It
+// reports whether the request has got in, so that something may come of it.
+func (n *node) send(r *request) (entered bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !r.cmd.Urgent() {
 		if n.troubled {
 			r.deliver(refused(abi.Unavailable))
-			return
+			return false
 		}
 		if len(n.queue)+n.waiters >= maxMailbox {
 			r.deliver(refused(abi.Overloaded))
-			return
+			return false
 		}
 	}
 	r.queued = true
 	n.queue = append(n.queue, r)
 	n.start()
+	return true
 }
 
 // update replaces the command of a request that is still in the mailbox, and
@@ -238,6 +241,12 @@ func (n *node) take() (batch []*request, ok bool) {
 		n.arm()
 		return nil, false
 	}
+	if n.due {
+		for cmd := range n.owed {
+			n.queue = append(n.queue, newRequest(n.host.ctx, cmd))
+		}
+		n.owed = nil
+	}
 	n.batch, n.queue, n.due = n.queue, nil, false
 	for _, r := range n.batch {
 		r.queued = false
@@ -250,10 +259,10 @@ func (n *node) arm() {
 	if n.timer != nil {
 		n.timer.Stop()
 	}
-	if !n.owned.Load() {
-		return
+	at, ok := time.Duration(0), len(n.owed) > 0
+	if n.owned.Load() && !ok {
+		at, ok = n.known.record.Next()
 	}
-	at, ok := n.known.record.Next()
 	if !ok {
 		return
 	}
@@ -441,7 +450,32 @@ func (n *node) fail(batch []*request, err error) {
 		n.host.log.Error("a record cannot be used", "key", n.key, "error", err)
 	}
 	for _, r := range batch {
-		r.deliver(reply{Answer: record.Answer{Code: code}, err: err})
+		n.undone(r, reply{Answer: record.Answer{Code: code}, err: err})
+	}
+}
+
+// undone answers a request that the store, or its owner, did not take. What gives
+// something back has no other sender who would try again: the node does, up to a
+// bound; what is beyond it lapses.
+func (n *node) undone(r *request, a reply) {
+	r.deliver(a)
+	switch r.cmd.(type) {
+	case record.Abandon, record.Withdraw:
+	default:
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a.Code != abi.Unavailable || len(n.owed) >= maxMailbox {
+		return
+	}
+	if n.owed == nil {
+		n.owed = map[record.Command]struct{}{}
+	}
+	n.owed[r.cmd] = struct{}{}
+	if !n.running {
+		n.notBefore = n.host.now().Mono + jittered(retryTick)
+		n.arm()
 	}
 }
 
@@ -475,7 +509,19 @@ func (n *node) warn(concerns func(*request) bool) {
 			r.deliver(refused(abi.Unavailable))
 		}
 	}
-	n.queue = slices.DeleteFunc(n.queue, func(r *request) bool { return !r.cmd.Urgent() })
+	n.queue = slices.DeleteFunc(n.queue, func(r *request) bool {
+		return r.gone() || concerns(r) && repeats(r.cmd)
+	})
+}
+
+// repeats reports whether whoever is told that a command was not carried out sends
+// it again, or does without.
+func repeats(cmd record.Command) bool {
+	switch cmd.(type) {
+	case record.Renew, record.Settle:
+		return true
+	}
+	return !cmd.Urgent()
 }
 
 // hold notes whom doubt concerns.

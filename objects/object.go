@@ -76,6 +76,7 @@ func (o *Object) acquire(ctx context.Context, opts LeaseOptions) (*Lease, error)
 	}
 	l := newLease(ctx, o, opts, b, a)
 	if l.Remaining() == 0 || !l.keep() {
+		l.halt()
 		b.abandon() // the store took so long that the grant is over, or the host closes
 		return nil, unavailable()
 	}
@@ -84,13 +85,14 @@ func (o *Object) acquire(ctx context.Context, opts LeaseOptions) (*Lease, error)
 
 // A bid is one attempt after another to be granted a lease.
 type bid struct {
-	node   *node
-	cmd    record.Acquire
-	wait   time.Duration
-	reply  chan reply   // of all attempts
-	parked *atomic.Bool // the owner has let an attempt wait
-	last   *request     // the newest attempt
-	sent   []stamp      // by attempt
+	node    *node
+	cmd     record.Acquire
+	wait    time.Duration
+	reply   chan reply   // of all attempts
+	parked  *atomic.Bool // the owner has let an attempt wait
+	last    *request     // the newest attempt
+	sent    []stamp      // by attempt
+	entered bool         // an attempt has come into the mailbox
 }
 
 // run repeats the command until there is an answer. A bid that ends without one
@@ -147,8 +149,12 @@ func (b *bid) send(ctx context.Context) {
 		return
 	}
 	b.last = &request{ctx: ctx, cmd: b.cmd, waits: b.wait > 0, parked: b.parked, reply: b.reply}
-	b.node.send(b.last)
+	b.entered = b.node.send(b.last) || b.entered
 }
 
 // abandon releases what may have been granted, or will be.
-func (b *bid) abandon() { b.node.post(record.Abandon{Lease: b.cmd.Lease, Op: b.cmd.Op}) }
+func (b *bid) abandon() {
+	if b.entered {
+		b.node.post(record.Abandon{Lease: b.cmd.Lease, Op: b.cmd.Op})
+	}
+}

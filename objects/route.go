@@ -160,13 +160,13 @@ func (n *node) carry(r *request, owner string) {
 			r.deliver(refused(abi.Overloaded))
 			return
 		case err != nil:
-			r.deliver(reply{Answer: record.Answer{Code: abi.Unavailable}, err: err})
+			n.undone(r, reply{Answer: record.Answer{Code: abi.Unavailable}, err: err})
 			return
 		}
 		if next := n.answered(r, owner, res); next == "" {
 			return
 		} else if owner = next; !r.hop() {
-			r.deliver(refused(abi.Unavailable))
+			n.undone(r, refused(abi.Unavailable))
 			return
 		}
 	}
@@ -207,7 +207,7 @@ func (n *node) show(res response) {
 // reroute lets the loop decide anew where a request belongs.
 func (n *node) reroute(r *request) {
 	if !r.hop() {
-		r.deliver(refused(abi.Unavailable))
+		n.undone(r, refused(abi.Unavailable))
 		return
 	}
 	n.send(r)
