@@ -88,6 +88,10 @@ func start(dependency string, r *Request) *Call {
 	if dependency == "" {
 		c.op = "fetch"
 	}
+	if r.Timeout < 0 {
+		c.err = &CallError{Op: c.op, Code: Invalid, Detail: "the timeout is below zero"}
+		return c
+	}
 	mode := uint32(abi.BodyNone)
 	record := r.record()
 	if r.Body != nil {

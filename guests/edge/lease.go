@@ -31,9 +31,13 @@ type Lease struct {
 
 // Acquire takes a lease. It fails with LeaseBusy and a retry time if another
 // holder has it for longer than Wait, with Unavailable if the store does not
-// answer, and with Denied if the manifest does not list the object.
+// answer, with Denied if the manifest does not list the object, and with Invalid
+// if a duration is below zero.
 func (o Object) Acquire(options LeaseOptions) (*Lease, error) {
 	op := "lease " + string(o)
+	if min(options.TTL, options.RenewEvery, options.Wait) < 0 {
+		return nil, &CallError{Op: op, Code: Invalid, Detail: "a duration is below zero"}
+	}
 	h := host.Current().LeaseAcquire(string(o), options.Name, options.record())
 	if h < 0 {
 		return nil, failure(h, op)

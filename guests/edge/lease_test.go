@@ -238,3 +238,26 @@ func TestState(t *testing.T) {
 		})
 	})
 }
+
+func TestDurationsBelowZeroAreInvalid(t *testing.T) {
+	t.Parallel()
+	inObject(t, func(*edgetest.Host) {
+		for name, options := range map[string]edge.LeaseOptions{
+			"ttl":     {TTL: -time.Second},
+			"renewal": {RenewEvery: -1},
+			"wait":    {Wait: -time.Hour},
+		} {
+			if _, err := settings.Acquire(options); !errors.Is(err, edge.Invalid) {
+				t.Errorf("%s: %v, want Invalid", name, err)
+			}
+		}
+		request, err := edge.NewRequest("GET", "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Timeout = -1
+		if _, err := edge.Fetch(request); !errors.Is(err, edge.Invalid) {
+			t.Errorf("timeout: %v, want Invalid", err)
+		}
+	})
+}

@@ -22,7 +22,7 @@ type Request struct {
 	// the hosts of the manifest's allow_hosts. Requests from a client have none.
 	Dependency string
 	// Timeout bounds a request that the guest makes, from its start to the head
-	// of the answer. Zero leaves it to the manifest. No value lets a call
+	// of the answer. Zero leaves it to the manifest; below zero is Invalid. No value lets a call
 	// outlive the request that it is made for.
 	Timeout time.Duration
 	// Lease is what a request that the guest makes is sent under: it carries
