@@ -16,6 +16,9 @@ func (c *Client) checkRedirect(next *http.Request, via []*http.Request) error {
 	if c.base != nil && via[0].Method != http.MethodGet && via[0].Method != http.MethodHead {
 		return http.ErrUseLastResponse
 	}
+	if via[0].Header.Get("Referer") == "" {
+		next.Header.Del("Referer") // net/http fills in the earlier URL, whose query may hold a secret
+	}
 	if crossed(next, via) {
 		keepPublic(next.Header)
 	}

@@ -188,3 +188,20 @@ func TestCredentialsDoNotCrossOrigins(t *testing.T) {
 		}
 	})
 }
+
+func TestRedirectsDoNotTellTheURLBefore(t *testing.T) {
+	for name, own := range map[string][]string{"the guest sends none": nil, "the guest sends its own": {"http://shop.example/"}} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, redirector)
+			c := dependency(t, server.URL, egress.Config{})
+			req := request(t, c, "GET", "/302?/307?/there", nil)
+			if own != nil {
+				req.Header["Referer"] = own
+			}
+			do(t, c, req)
+			if got := server.last(); got.URL.Path != "/there" || !cmp.Equal(own, got.Header["Referer"]) {
+				t.Errorf("%s got the Referer %q, want %q", got.URL, got.Header["Referer"], own)
+			}
+		})
+	}
+}
