@@ -13,7 +13,7 @@ import (
 // checkFunctions reports what the table of keys cannot know: what a value means
 // beside the others.
 func (d *decoder) checkFunctions(m *Manifest) {
-	if m.App.Value != "" && !isName(m.App.Value) {
+	if m.App.At != (Position{}) && !isName(m.App.Value) {
 		d.report(m.App.At, nameHint, "%q cannot name an app", m.App.Value)
 	}
 	known := make([]string, len(m.Dependencies))
@@ -128,7 +128,7 @@ func muxReason(message string) string {
 func (d *decoder) checkDependencies(m *Manifest) {
 	for i := range m.Dependencies {
 		dep := &m.Dependencies[i]
-		if dep.Namespace.Value == "" {
+		if dep.Namespace.At == (Position{}) {
 			dep.Namespace.Value = m.App.Value
 		} else if !isName(dep.Namespace.Value) {
 			d.report(dep.Namespace.At, nameHint, "%q cannot name a namespace", dep.Namespace.Value)

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"strings"
+
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
@@ -135,16 +137,34 @@ func envKey() key[Function] {
 				return
 			}
 			for _, e := range n.entries {
-				if e.value.kind == unstable.Table {
-					d.report(e.at, `write NAME = "…"`, "env.%s must be text in quotes, not a table", quoteKey(e.name))
-					continue
-				}
-				if text, ok := d.text(e.value, "env."+quoteKey(e.name), `NAME = "…"`); ok {
-					f.Env[e.name] = d.expand("env."+quoteKey(e.name), text)
-				}
+				d.variable(f.Env, e)
 			}
 		},
 	}
+}
+
+// variable adds an entry of env. An environment is a list of NAME=VALUE that end
+// with a NUL, which says what the two cannot hold (POSIX, section 8.1).
+func (d *decoder) variable(env map[string]Text, e entry) {
+	name := "env." + quoteKey(e.name)
+	if e.name == "" || strings.ContainsAny(e.name, "=\x00") {
+		d.report(e.at, "a name is not empty and has neither \"=\" nor NUL", "%q cannot name an environment variable", e.name)
+		return
+	}
+	if e.value.kind == unstable.Table {
+		d.report(e.at, `write NAME = "…"`, "%s must be text in quotes, not a table", name)
+		return
+	}
+	text, ok := d.text(e.value, name, `NAME = "…"`)
+	if !ok {
+		return
+	}
+	text = d.expand(name, text)
+	if strings.Contains(text.Value, "\x00") {
+		d.report(text.At, "", "%s: a value cannot hold NUL", name)
+		return
+	}
+	env[e.name] = text
 }
 
 func breakerKey() key[Dependency] {

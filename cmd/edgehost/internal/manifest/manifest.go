@@ -105,6 +105,7 @@ type Dev struct {
 // everything that is wrong; the manifest is then as complete as could be
 // understood, or nil if the text is not TOML.
 func Parse(file string, text []byte, env func(string) (string, bool)) (*Manifest, error) {
+	text = bytes.TrimPrefix(text, []byte("\uFEFF")) // editors on Windows begin files with a byte order mark
 	root, syntax := parseDocument(text)
 	if syntax != nil {
 		syntax.File = file

@@ -52,6 +52,24 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 			`edgehost.toml:1:1: app is missing (the app's name: app = "shop")`,
 			`edgehost.toml:1:1: function is missing ([function.NAME] describes one function)`,
 		}},
+		{"an app without a name", strings.Replace(smallest, `"shop"`, `""`, 1), []string{
+			`edgehost.toml:1:7: "" cannot name an app (names have 1 to 63 letters, digits, "-" and "_")`,
+		}},
+		{"an app without a name, in the other quotes", strings.Replace(smallest, `"shop"`, `''`, 1), []string{
+			`edgehost.toml:1:7: "" cannot name an app (names have 1 to 63 letters, digits, "-" and "_")`,
+		}},
+		{"a namespace without a name", dependency + "namespace = ''\n", []string{
+			`edgehost.toml:7:13: "" cannot name a namespace (names have 1 to 63 letters, digits, "-" and "_")`,
+		}},
+		{"a problem after a byte order mark", "\uFEFFapp = 3\n" + strings.TrimPrefix(smallest, "app = \"shop\"\n"), []string{
+			`edgehost.toml:1:7: app must be text in quotes, not the number 3 (write app = "…")`,
+		}},
+		{"environment variables that cannot be", function + `env = { "" = "a", "A=B" = "c", "D\u0000" = "e", F = "g\u0000" }`, []string{
+			`edgehost.toml:5:9: "" cannot name an environment variable (a name is not empty and has neither "=" nor NUL)`,
+			`edgehost.toml:5:19: "A=B" cannot name an environment variable (a name is not empty and has neither "=" nor NUL)`,
+			`edgehost.toml:5:32: "D\x00" cannot name an environment variable (a name is not empty and has neither "=" nor NUL)`,
+			`edgehost.toml:5:53: env.F: a value cannot hold NUL`,
+		}},
 		{"a misspelt key", function + "timeuot = \"5s\"\n", []string{
 			`edgehost.toml:5:1: unknown key timeuot (did you mean timeout?)`,
 		}},
@@ -336,4 +354,11 @@ func FuzzParseNeverPanics(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text string) {
 		_, _ = manifest.Parse(manifest.FileName, []byte(text), environment)
 	})
+}
+
+func TestAByteOrderMarkIsNoPartOfTheManifest(t *testing.T) {
+	m, err := manifest.Parse("edgehost.toml", []byte("\uFEFF"+smallest), environment)
+	if err != nil || m.App.Value != "shop" {
+		t.Errorf("got %+v, %v", m, err)
+	}
 }
