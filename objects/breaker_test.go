@@ -200,7 +200,7 @@ func TestProbeThatNeverReportsIsFollowedByAnother(t *testing.T) {
 		d := dependency(t, openHost(t, kvbucket.NewMemory(), objects.Config{Metrics: metrics}), "payments", objects.Policy{Timeout: 2 * time.Second})
 		open(t, d)
 		lost := probe(t, d)
-		pass(4 * time.Second) // 1.1 of 2s/0.8 + 1s
+		pass(4200 * time.Millisecond) // 1.1 of 2s/0.8 + 1.25s
 		if v := d.View(); v.State != objects.StateOpen || v.RetryAfter < 50*time.Second {
 			t.Fatalf("got %+v, want open for twice as long", v)
 		}

@@ -51,7 +51,8 @@ type Dependency struct {
 	limit    atomic.Int64         // of calls under way; zero: none
 	inFlight atomic.Int64         // counted while there is a limit
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex    // guards the fields below
+	looked  chan struct{} // closed when the first look has ended; nil before it begins
 	tally   tally
 	holdoff time.Duration // no claim before, after the store failed
 	alone   time.Duration // no probe without the store before
@@ -68,6 +69,7 @@ type view struct {
 	admits   bool          // every call
 	ramping  time.Duration // the host's clock when it closed, while not every call is admitted
 	instead  *view         // closed by this host alone, in place of what the record said
+	ended    bool          // the host is closing: nobody is admitted, and no other view follows
 }
 
 // Dependency returns the object that guards the dependency id. The same id gives
@@ -146,6 +148,8 @@ func (d *Dependency) admitSlowly(ctx context.Context) (Admission, error) {
 	}
 	v := d.view.Load()
 	switch left := v.object.Remaining(d.host.now()); {
+	case v.ended:
+		return Admission{}, closed()
 	case v.closed && v.ramping != 0 && !d.ramped(v):
 		return Admission{}, d.refuse(abi.Deferred, jittered(d.policy.Load().Ramp), reasonRamp)
 	case v.closed:
@@ -165,25 +169,45 @@ func (d *Dependency) look(ctx context.Context) error {
 	if d.view.Load() != nil {
 		return nil
 	}
-	patient, cancel := context.WithTimeout(ctx, firstLook)
+	d.mu.Lock()
+	if d.looked == nil {
+		looked := make(chan struct{})
+		//nolint:contextcheck // on behalf of all callers
+		if !d.host.start(func() { defer close(looked); d.lookFirst() }) {
+			d.mu.Unlock()
+			return closed()
+		}
+		d.looked = looked
+	}
+	d.mu.Unlock()
+	select {
+	case <-d.looked:
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
+}
+
+// lookFirst asks for the state, once for all first calls.
+func (d *Dependency) lookFirst() {
+	patient, cancel := context.WithTimeout(d.host.ctx, firstLook)
 	defer cancel()
 	a := d.node.post(record.Look{}).await(patient)
-	if err := ctx.Err(); err != nil && d.view.Load() == nil {
-		return contextError(ctx)
+	for a.Code == abi.Overloaded && pause(patient, jittered(5*time.Millisecond)) {
+		a = d.node.post(record.Look{}).await(patient)
 	}
 	assumed := &view{object: record.NewObject().(*record.Object), closed: true, admits: true}
 	if d.view.CompareAndSwap(nil, assumed) {
 		d.host.log.Warn("the breaker's state cannot be read and is assumed to be closed", "dependency", d.id.String(), "error", a.err)
 		d.lookAgain()
 	}
-	return nil
 }
 
 // lookAgain asks for the state until it is known.
 func (d *Dependency) lookAgain() {
 	d.host.start(func() {
 		for pause(d.host.ctx, jittered(2*time.Second)) {
-			if v := d.view.Load(); v == nil || v.known {
+			if v := d.view.Load(); v.known || v.ended {
 				return
 			}
 			d.node.ask(d.host.ctx, record.Look{})
@@ -201,7 +225,7 @@ func (d *Dependency) learn(r record.Record, revision kvbucket.Revision) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.view.Load()
-	if old != nil && old.known && revision <= old.revision {
+	if old != nil && (old.ended || old.known && revision <= old.revision) {
 		return
 	}
 	if old != nil && old.object.Breaker.Generation != o.Breaker.Generation {
@@ -213,11 +237,11 @@ func (d *Dependency) learn(r record.Record, revision kvbucket.Revision) {
 	d.arm()
 }
 
-// forget drops the view for good: the host is closing.
+// forget ends the view for good: the host is closing.
 func (d *Dependency) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.view.Store(nil)
+	d.view.Store(&view{object: record.NewObject().(*record.Object), closed: true, ended: true})
 	d.arm()
 }
 
@@ -255,11 +279,15 @@ func (d *Dependency) claim(ctx context.Context) (Admission, error) {
 	}
 	p := d.policy.Load()
 	cmd := record.ClaimProbe{Op: d.host.id(), Holder: d.host.owner, TTL: p.ProbeTTL, Policy: p.record()}
-	request := newRequest(ctx, cmd)
+	request, sent := newRequest(ctx, cmd), d.host.clock()
 	entered := d.node.send(request)
 	a := request.await(ctx)
 	switch a.Code {
 	case 0:
+		if a.Fence != 0 && sent.until(d.host.clock())+p.Timeout > holderTime(p.ProbeTTL) { // the call could outlast its lease
+			d.node.post(record.Withdraw{Op: cmd.Op})
+			return Admission{}, d.refuse(abi.Deferred, d.retryIn(time.Second), reasonStore)
+		}
 		return Admission{dependency: d, generation: a.Generation, fence: a.Fence}, nil
 	case abi.BreakerOpen:
 		return Admission{}, d.refuse(a.Code, max(a.RetryAfter, time.Millisecond), reasonCooldown)

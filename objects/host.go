@@ -151,7 +151,7 @@ func (h *Host) open() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
-		return &Refusal{Code: abi.Unavailable, Reason: "closed"}
+		return closed()
 	}
 	return nil
 }
@@ -186,7 +186,6 @@ func (h *Host) Close(ctx context.Context) error {
 	h.cancel()
 	_ = h.hangUp(context.WithoutCancel(ctx)) // its handlers end with the host
 	h.tasks.Wait()
-	h.forgetViews() // again: the last loops have learnt something
 	for _, n := range nodes {
 		n.stop()
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/edgehost/edgehost/guests/abi"
@@ -65,7 +66,8 @@ type Lease struct {
 	halt   context.CancelFunc
 	joined chan struct{} // closed when the renewer has ended
 
-	ending   sync.Once
+	ending   atomic.Bool
+	ended    chan struct{} // closed when endError is set
 	endError error
 
 	mu      sync.Mutex // guards the fields below
@@ -78,6 +80,7 @@ func newLease(ctx context.Context, o *Object, opts LeaseOptions, b *bid, a recor
 	l := &Lease{
 		object: o, opts: opts, node: b.node, key: b.cmd.Lease, fence: a.Fence,
 		joined:  make(chan struct{}),
+		ended:   make(chan struct{}),
 		sent:    b.sent[a.Attempt-1],
 		guarded: map[string]kvbucket.Revision{},
 	}
@@ -228,26 +231,38 @@ func (l *Lease) finish(cause error) (alive bool) {
 // then until the store has committed, for a second or two at most. Errors:
 // abi.LeaseLost if the lease was lost before, a *Refusal of unavailable if the store
 // did not answer; then the lease ends when the store does, or lapses. Releasing
-// again returns what the first call did.
+// again waits for what the first call does and returns the same, or the error of
+// ctx.
 func (l *Lease) Release(ctx context.Context) error { return l.end(ctx, context.Canceled) }
 
 func (l *Lease) end(ctx context.Context, cause error) error {
-	l.ending.Do(func() {
-		l.halt()
-		<-l.joined // else a renewal could follow the release
-		if !l.finish(cause) {
-			l.endError = fmt.Errorf("objects: release: %w", abi.LeaseLost)
-			return
-		}
-		l.endError = l.giveBack(ctx)
-	})
-	return l.endError
+	if l.ending.CompareAndSwap(false, true) {
+		defer close(l.ended)
+		l.endError = l.endOnce(ctx, cause)
+		return l.endError
+	}
+	select {
+	case <-l.ended:
+		return l.endError
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
+}
+
+func (l *Lease) endOnce(ctx context.Context, cause error) error {
+	l.halt()
+	<-l.joined // else a renewal could follow the release
+	if !l.finish(cause) {
+		return fmt.Errorf("objects: release: %w", abi.LeaseLost)
+	}
+	return l.giveBack(ctx)
 }
 
 // giveBack tells the owner.
 func (l *Lease) giveBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(l.opts.TTL, 2*storePatience))
 	defer cancel()
+	defer context.AfterFunc(l.object.host.ctx, cancel)() //nolint:contextcheck // then the lease lapses
 	for again := false; ; again = true {
 		a := l.node.post(record.Release{Lease: l.key, Fence: l.fence}).await(ctx)
 		if a.Code == 0 || again && a.Code == abi.LeaseLost { // the first try was applied

@@ -46,7 +46,7 @@ func TestListShowsWhatTheRecordsHold(t *testing.T) {
 				{Name: "a", TTL: 15 * time.Second, Age: 2 * time.Second}, {Name: "b", TTL: 10 * time.Second, Age: 2 * time.Second},
 			}},
 			{Namespace: "shop", Name: "payments", Breaker: &objects.BreakerSnapshot{
-				State: objects.StateHalfOpen, Generation: 2, RetryAfter: 14850*time.Millisecond - 2*time.Second, ProbeFence: p.Fence(),
+				State: objects.StateHalfOpen, Generation: 2, RetryAfter: 15125*time.Millisecond - 2*time.Second, ProbeFence: p.Fence(),
 			}},
 			{Namespace: "shop", Name: "stock", Breaker: &objects.BreakerSnapshot{State: objects.StateClosed}},
 		}

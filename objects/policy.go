@@ -26,7 +26,8 @@ type Policy struct {
 	// Timeout is the longest that one call to the dependency takes. Default 10 s.
 	Timeout time.Duration
 	// ProbeTTL is how long the fleet waits for a probe's report before another
-	// may go out. It is raised to Timeout/0.8 + 1 s if it is shorter.
+	// may go out. It is raised to Timeout/0.8 + 1.25 s if it is shorter:
+	// a probe goes out only if a call that takes Timeout ends within 0.8 of it.
 	ProbeTTL time.Duration
 	// OnStoreLoss says what an open breaker does, past its time, while the store
 	// has not answered for 10 s. Default StoreLossLocal.
@@ -81,7 +82,7 @@ func (p Policy) resolve() (Policy, error) {
 	p.ResetAfter = cmp.Or(p.ResetAfter, 30*time.Second)
 	p.MaxResetAfter = cmp.Or(p.MaxResetAfter, max(5*time.Minute, p.ResetAfter))
 	p.Timeout = cmp.Or(p.Timeout, 10*time.Second)
-	p.ProbeTTL = max(p.ProbeTTL, p.Timeout*10/8+time.Second)
+	p.ProbeTTL = max(p.ProbeTTL, (p.Timeout+storePatience)*10/8)
 	if p.MaxResetAfter < p.ResetAfter {
 		return p, fmt.Errorf("objects: max reset after %v is below reset after %v: %w", p.MaxResetAfter, p.ResetAfter, abi.Invalid)
 	}

@@ -51,6 +51,11 @@ func unavailable() error {
 	return &Refusal{Code: abi.Unavailable, RetryAfter: jittered(2 * time.Second), Reason: reasonStore}
 }
 
+// closed refuses for the host has been closed, or is being closed.
+func closed() error {
+	return &Refusal{Code: abi.Unavailable, RetryAfter: jittered(2 * time.Second), Reason: "closed"}
+}
+
 // contextError wraps the end of ctx.
 func contextError(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() { //nolint:errorlint // the same value, or another error

@@ -130,7 +130,7 @@ func (t *tally) restore(sent run) {
 // returns the recorded run of failures. The caller holds mu.
 func (d *Dependency) current(a Admission) (recorded int, ok bool) {
 	v := d.view.Load()
-	if v == nil || !v.closed || v.object.Breaker.Generation != a.generation {
+	if v == nil || v.ended || !v.closed || v.object.Breaker.Generation != a.generation {
 		return 0, false
 	}
 	return v.object.Breaker.Run, true
@@ -186,11 +186,29 @@ func (d *Dependency) failed(ctx context.Context, a Admission) error {
 	case stalled:
 		return unavailable()
 	}
+	return d.await(ctx, r)
+}
+
+// await waits for the outcome of a report. Who comes after a store that does not
+// answer in time need not wait as well.
+func (d *Dependency) await(ctx context.Context, r *round) error {
+	patience := time.NewTimer(storePatience)
+	defer patience.Stop()
 	select {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
 		return contextError(ctx)
+	case <-patience.C:
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	default:
+		d.tally.stalled = true
+		return unavailable()
 	}
 }
 
@@ -266,7 +284,7 @@ func (d *Dependency) nextReport() (record.Report, *round) {
 	defer d.mu.Unlock()
 	t, v, r := &d.tally, d.view.Load(), d.tally.next
 	t.next = nil
-	stopped := v == nil || d.host.ctx.Err() != nil
+	stopped := v == nil || v.ended || d.host.ctx.Err() != nil
 	if stopped || t.failures == 0 && !t.success {
 		if r != nil {
 			if stopped {
