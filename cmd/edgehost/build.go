@@ -8,7 +8,7 @@ import (
 
 // buildCommand is `edgehost build`.
 type buildCommand struct {
-	Dir string `arg:"" optional:"" default:"." help:"Directory of the app (default: ${default})."`
+	Dir directory `arg:"" optional:"" default:"." help:"Directory of the app (default: ${default})."`
 }
 
 // Help is printed by `edgehost build --help`.
@@ -18,7 +18,7 @@ func (buildCommand) Help() string {
 
 // Run executes the command.
 func (c *buildCommand) Run(ctx context.Context, t *terminal) error {
-	a, err := readApp(c.Dir, t)
+	a, err := readApp(string(c.Dir), t)
 	if err != nil {
 		return err
 	}

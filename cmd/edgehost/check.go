@@ -14,7 +14,7 @@ import (
 
 // checkCommand is `edgehost check`.
 type checkCommand struct {
-	Path string `arg:"" optional:"" default:"." help:"Directory of an app, or a WebAssembly module (default: ${default})."`
+	Path directory `arg:"" optional:"" default:"." help:"Directory of an app, or a WebAssembly module (default: ${default})."`
 }
 
 // Help is printed by `edgehost check --help`.
@@ -33,10 +33,11 @@ type report struct {
 // Run executes the command.
 func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 	r := report{Problems: []string{}, Warnings: []string{}}
-	if info, err := os.Stat(c.Path); err == nil && info.Mode().IsRegular() {
-		r.module(ctx, c.Path)
+	file := string(c.Path)
+	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+		r.module(ctx, file)
 	} else {
-		r.app(ctx, t, c.Path)
+		r.app(ctx, t, file)
 	}
 	r.OK = len(r.Problems) == 0
 	for _, line := range append(slices.Clone(r.Problems), r.Warnings...) {
@@ -55,7 +56,7 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 
 // print shows the resolved configuration in the language of the manifest.
 func (c *checkCommand) print(t *terminal, r report) error {
-	resolved := c.Path + ": ok\n"
+	resolved := string(c.Path) + ": ok\n"
 	if r.Manifest != nil {
 		text, err := r.Manifest.TOML()
 		if err != nil {

@@ -22,7 +22,7 @@ const settle = 100 * time.Millisecond
 
 // devCommand is `edgehost dev`.
 type devCommand struct {
-	Dir        string `arg:"" optional:"" default:"." help:"Directory of the app (default: ${default})."`
+	Dir        directory `arg:"" optional:"" default:"." help:"Directory of the app (default: ${default})."`
 	serveFlags `embed:""`
 }
 
@@ -49,7 +49,7 @@ func (c *devCommand) Run(ctx context.Context, t *terminal) error {
 	if c.LogFormat == "auto" {
 		c.LogFormat = "text"
 	}
-	a, err := readApp(c.Dir, t)
+	a, err := readApp(string(c.Dir), t)
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,9 @@ const (
 // listen opens the address that a flag asks for. Without one it opens the
 // default, or a free port of the same host if that is busy: two apps can be
 // developed side by side, and an address that was asked for is never replaced.
-func listen(ctx context.Context, flag, asked, byDefault string) (net.Listener, error) {
+func listen(ctx context.Context, flag string, asked address, byDefault string) (net.Listener, error) {
 	var config net.ListenConfig
-	address := asked
+	address := string(asked)
 	if asked == "" {
 		address = byDefault
 	}
@@ -40,7 +40,7 @@ func listen(ctx context.Context, flag, asked, byDefault string) (net.Listener, e
 }
 
 // reserve finds the address for a server that opens its own listener.
-func reserve(ctx context.Context, flag, asked, byDefault string) (string, error) {
+func reserve(ctx context.Context, flag string, asked address, byDefault string) (string, error) {
 	listener, err := listen(ctx, flag, asked, byDefault)
 	if err != nil {
 		return "", err

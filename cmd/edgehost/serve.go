@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 )
@@ -13,16 +14,16 @@ func (a *app) storeDirectory() string { return filepath.Join(a.dir, ".edgehost",
 
 // serveFlags are common to the commands that run a host.
 type serveFlags struct {
-	Listen     string `placeholder:"HOST:PORT" help:"Where to serve (default: 127.0.0.1:8080, or a free port if that is busy)."`
-	Admin      string `placeholder:"HOST:PORT" help:"Where to serve metrics, health and the admin page (default: 127.0.0.1:8081, or a free port)."`
-	NATSListen string `name:"nats-listen" placeholder:"HOST:PORT" help:"Where the embedded store listens for NATS clients (default: 127.0.0.1:4222, or a free port)."`
-	Cache      string `type:"path" placeholder:"DIR" help:"Where compiled modules are kept; it must be private (default: edgehost in your cache directory)."`
+	Listen     address `placeholder:"HOST:PORT" help:"Where to serve (default: 127.0.0.1:8080, or a free port if that is busy)."`
+	Admin      address `placeholder:"HOST:PORT" help:"Where to serve metrics, health and the admin page (default: 127.0.0.1:8081, or a free port)."`
+	NATSListen address `name:"nats-listen" placeholder:"HOST:PORT" help:"Where the embedded store listens for NATS clients (default: 127.0.0.1:4222, or a free port)."`
+	Cache      string  `type:"path" placeholder:"DIR" help:"Where compiled modules are kept; it must be private (default: edgehost in your cache directory)."`
 	logFlags   `embed:""`
 }
 
 // serveCommand is `edgehost serve`.
 type serveCommand struct {
-	Dir          string        `arg:"" help:"Directory of the app."`
+	Dir          directory     `arg:"" help:"Directory of the app."`
 	Embedded     string        `type:"path" xor:"store" placeholder:"DIR" help:"Run a store in this process, with its data in this directory (default: .edgehost/nats in the directory of the app)."`
 	NATS         string        `name:"nats" xor:"store" placeholder:"URL" help:"Use the store of this NATS server instead; also NATS_URL."`
 	Creds        string        `type:"path" placeholder:"FILE" help:"Credentials for NATS."`
@@ -42,8 +43,15 @@ func (serveCommand) Help() string {
 
 // Run executes the command.
 func (c *serveCommand) Run(ctx context.Context, t *terminal) error {
+	if c.DrainTimeout < 0 {
+		return usageError{fmt.Errorf("--drain-timeout %s is below zero", c.DrainTimeout)}
+	}
+	store, err := c.store(t)
+	if err != nil {
+		return err
+	}
 	logger := c.logger(t.stderr)
-	a, err := readApp(c.Dir, t)
+	a, err := readApp(string(c.Dir), t)
 	if err != nil {
 		return err
 	}
@@ -54,9 +62,8 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) error {
 	if err := cert.check(); err != nil {
 		return err
 	}
-	store, err := c.store(t, a)
-	if err != nil {
-		return err
+	if store.dir == "" {
+		store.dir = a.storeDirectory()
 	}
 	s, err := openSite(ctx, store, &c.serveFlags, cert, logger)
 	if err != nil {
@@ -82,14 +89,32 @@ func (c *serveCommand) serve(ctx context.Context, t *terminal, a *app, s *site) 
 	}
 }
 
-func (c *serveCommand) store(t *terminal, a *app) (storeConfig, error) {
+// store says which store the flags name. A flag that this store has no use for
+// is a mistake: whoever gave it expects something else.
+func (c *serveCommand) store(t *terminal) (storeConfig, error) {
 	store := storeConfig{lazy: c.Sync == "lazy", dir: c.Embedded, copies: c.Replicas}
-	if c.Embedded != "" {
-		return store, nil
+	if c.Embedded == "" {
+		flags := natsFlags{NATS: c.NATS, Creds: c.Creds, Context: c.Context}
+		var err error
+		if store.remote, err = flags.connection(t); err != nil {
+			return store, err
+		}
 	}
-	flags := natsFlags{NATS: c.NATS, Creds: c.Creds, Context: c.Context}
-	var err error
-	store.remote, err = flags.connection(t)
-	store.dir = a.storeDirectory()
-	return store, err
+	remote := store.remote.URL != ""
+	switch {
+	case !remote && c.Replicas != 0:
+		return store, unused("replicas", "the embedded store has one copy; it is for the store of --nats or --context")
+	case !remote && c.Creds != "":
+		return store, unused("creds", "the embedded store asks for none; they are for the store of --nats or --context")
+	case remote && store.lazy:
+		return store, unused("sync=lazy", "it is for the embedded store, not for that of a NATS server")
+	case remote && c.NATSListen != "":
+		return store, unused("nats-listen", "it is for the embedded store, not for that of a NATS server")
+	}
+	return store, nil
+}
+
+// unused reports a flag that would have no effect.
+func unused(flag, reason string) error {
+	return usageError{fmt.Errorf("--%s has no effect here: %s", flag, reason)}
 }
