@@ -14,11 +14,20 @@ type logFlags struct {
 
 // logger returns a logger that writes to out.
 func (f *logFlags) logger(out io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.LogLevel}
+	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: readable}
 	if f.LogFormat == "text" || f.LogFormat == "auto" && isTerminal(out) {
 		return slog.New(slog.NewTextHandler(out, options))
 	}
 	return slog.New(slog.NewJSONHandler(out, options))
+}
+
+// readable writes durations as Go does, such as "12ms": the JSON handler would
+// print a number of nanoseconds without the unit.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 func isTerminal(out io.Writer) bool {
