@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -66,6 +67,7 @@ type Host struct {
 	stopped      bool       // no goroutine starts
 	dependencies map[ID]*Dependency
 	nodes        map[string]*node
+	sweepAt      int // the number of nodes at which idle ones are dropped
 	leases       map[*Lease]struct{}
 }
 
@@ -81,6 +83,9 @@ func Open(_ context.Context, cfg Config) (*Host, error) {
 	if err := checkName("host", cfg.Host); err != nil {
 		return nil, err
 	}
+	if quoted, err := json.Marshal(cfg.Host); err != nil || len(quoted) != len(cfg.Host)+2 {
+		return nil, invalid("host %q: characters that JSON escapes", cfg.Host) // the size of a page counts on it
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -94,6 +99,7 @@ func Open(_ context.Context, cfg Config) (*Host, error) {
 		closed:       make(chan struct{}),
 		dependencies: map[ID]*Dependency{},
 		nodes:        map[string]*node{},
+		sweepAt:      minSweep,
 		leases:       map[*Lease]struct{}{},
 	}
 	if cfg.clock != nil {
@@ -242,8 +248,33 @@ func (h *Host) handOver(ctx context.Context, leases []*Lease) error {
 // node returns the loop of a record.
 func (h *Host) node(key string, k kind) *node {
 	h.mu.Lock()
+	n := h.nodeLocked(key, k)
+	var all []*node
+	if len(h.nodes) > h.sweepAt {
+		all = slices.Collect(maps.Values(h.nodes))
+		h.sweepAt = len(all) * 2
+	}
+	h.mu.Unlock()
+	if all != nil {
+		h.sweep(all, n)
+	}
+	return n
+}
+
+// minSweep is the number of nodes that a host keeps whether or not they are in use.
+const minSweep = 4096
+
+// sweep drops the nodes that are idle, since callers name pages without number. One
+// that somebody is about to use works on: beside a newer one it is like that of
+// another host.
+func (h *Host) sweep(all []*node, but *node) {
+	idle := slices.DeleteFunc(all, func(n *node) bool { return n == but || !n.leave() })
+	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.nodeLocked(key, k)
+	for _, n := range idle {
+		delete(h.nodes, n.key)
+	}
+	h.sweepAt = max(minSweep, 2*len(h.nodes))
 }
 
 // nodeLocked is node for a caller who holds mu.

@@ -39,6 +39,7 @@ func TestInvalidUse(t *testing.T) {
 		"a bound below the first delay": dependency(good, objects.Policy{ResetAfter: 2, MaxResetAfter: 1}),
 		"a short ttl":                   lease(objects.LeaseOptions{TTL: time.Millisecond}),
 		"a long ttl":                    lease(objects.LeaseOptions{TTL: 25 * time.Hour}),
+		"renewals without a pause":      lease(objects.LeaseOptions{RenewEvery: 1}),
 		"renewals that are too rare":    lease(objects.LeaseOptions{TTL: time.Second, RenewEvery: time.Second}),
 		"a negative wait":               lease(objects.LeaseOptions{Wait: -1}),
 		"a lease name that is too long": lease(objects.LeaseOptions{Name: long}),

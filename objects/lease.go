@@ -21,8 +21,8 @@ type LeaseOptions struct {
 	// TTL is how long the lease outlives its last renewal, at least MinTTL and at
 	// most MaxTTL. Default 15 s: a store election takes 4 to 9 s.
 	TTL time.Duration
-	// RenewEvery is the pause between renewals, at most half of TTL. Default a
-	// third of TTL.
+	// RenewEvery is the pause between renewals, at most half of TTL and at least a
+	// twentieth of it or a second: each is a write. Default a third of TTL.
 	RenewEvery time.Duration
 	// Wait is how long to queue for a lease that is held. Default 0: not at all.
 	Wait time.Duration
@@ -40,11 +40,12 @@ func (o LeaseOptions) resolve() (LeaseOptions, error) {
 	o.Name = cmp.Or(o.Name, "main")
 	o.TTL = cmp.Or(o.TTL, 15*time.Second)
 	o.RenewEvery = cmp.Or(o.RenewEvery, o.TTL/3)
+	shortest := min(o.TTL/20, time.Second)
 	switch {
 	case o.TTL < MinTTL || o.TTL > MaxTTL:
 		return o, invalid("ttl %v is not between %v and %v", o.TTL, MinTTL, MaxTTL)
-	case o.RenewEvery < 0 || o.RenewEvery > o.TTL/2:
-		return o, invalid("renewal every %v is not between 0 and half of the ttl %v", o.RenewEvery, o.TTL)
+	case o.RenewEvery < shortest || o.RenewEvery > o.TTL/2:
+		return o, invalid("renewal every %v is not between %v and half of the ttl %v", o.RenewEvery, shortest, o.TTL)
 	case o.Wait < 0:
 		return o, invalid("wait %v is below zero", o.Wait)
 	}

@@ -2,7 +2,9 @@ package objects
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +15,12 @@ import (
 // A hanging bucket answers writes late, or never.
 type hanging struct {
 	*kvbucket.Memory
-	never bool
-	late  time.Duration
+	never atomic.Bool
+	late  time.Duration // before the first write
 }
 
 func (h *hanging) Update(ctx context.Context, key string, value []byte, last kvbucket.Revision) (kvbucket.Revision, error) {
-	if h.never {
+	if h.never.Load() {
 		<-ctx.Done()
 		return 0, kvbucket.ErrUnknown
 	}
@@ -57,7 +59,7 @@ func TestRefusedCallsLeaveNothingInTheMailbox(t *testing.T) {
 			_ = a.Report(t.Context(), Failure)
 		}
 		<-time.After(time.Minute)
-		b.never = true
+		b.never.Store(true)
 		for range 10_000 { // one caller at each, who is refused and tries again
 			_, _ = o.Acquire(t.Context(), LeaseOptions{})
 			_, _ = d.Admit(t.Context())
@@ -70,8 +72,39 @@ func TestRefusedCallsLeaveNothingInTheMailbox(t *testing.T) {
 			}
 			n.mu.Unlock()
 		}
-		b.never = false
+		b.never.Store(false)
 		<-time.After(time.Minute)
+	})
+}
+
+func TestClassesWithoutNumberDoNotStayInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, h, _ := hangingHost(t)
+		var held *Lease
+		for i := range 3 * minSweep {
+			o, err := h.Object(ID{"shop", fmt.Sprint("class", i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := o.Acquire(t.Context(), LeaseOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				held = l
+				continue
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := len(h.nodes); n > 2*minSweep {
+			t.Errorf("one lease is held, and the host keeps %d nodes", n)
+		}
+		if _, ok := h.nodes[held.object.page]; !ok || held.Err() != nil {
+			t.Error("the node of the held lease is gone")
+		}
 	})
 }
 
@@ -79,7 +112,10 @@ func TestGrantThatComesTooLateLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, h, o := hangingHost(t)
 		b.late = 200 * time.Millisecond
-		children := func() int { return reflect.ValueOf(h.ctx).Elem().FieldByName("children").Len() }
+		children := func() int {
+			synctest.Wait()
+			return reflect.ValueOf(h.ctx).Elem().FieldByName("children").Len()
+		}
 		before := children()
 		for range 100 {
 			if _, err := o.Acquire(t.Context(), LeaseOptions{TTL: MinTTL}); err == nil {

@@ -275,6 +275,24 @@ func (n *node) arm() {
 	})
 }
 
+// leave gives up what an idle node knows, and reports whether it is idle.
+func (n *node) leave() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.running || n.viewer.Load() != nil || len(n.owed)+len(n.waiting) > 0 {
+		return false
+	}
+	if !n.owned.Load() {
+		return true
+	}
+	if _, due := n.known.record.Next(); due {
+		return false
+	}
+	n.owned.Store(false)
+	n.host.metrics.own(false)
+	return true
+}
+
 // stop ends the timer of a node whose host is closed.
 func (n *node) stop() {
 	n.mu.Lock()

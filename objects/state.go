@@ -88,6 +88,9 @@ func (c *cell) fail(ctx context.Context, err error) error {
 	if errors.Is(err, abi.Fenced) {
 		c.host.metrics.staleFences.WithLabelValues(staleLease).Inc()
 	}
+	if _, ok := errors.AsType[*ConflictError](err); ok {
+		return err
+	}
 	if _, ok := errors.AsType[abi.Code](err); ok {
 		return fmt.Errorf("objects: %w", err)
 	}

@@ -31,8 +31,8 @@ const (
 // the breaker half-open for ever.
 const maxReturned = 3
 
-// An Object is the record of a dependency: the breaker and its probe. Its zero
-// value is a closed breaker that nobody owns.
+// An Object is the record of a dependency: the breaker and its probe. NewObject
+// makes one.
 type Object struct {
 	Header
 	Breaker Breaker `json:"breaker"`
@@ -44,16 +44,16 @@ type Object struct {
 
 // A Breaker is the state of a dependency's circuit breaker.
 type Breaker struct {
-	State      string `json:"state,omitempty"` // empty in the zero value: closed
-	Generation uint64 `json:"generation"`      // counts the changes of State
-	Run        int    `json:"run"`             // failures in a row, while closed
-	Openings   int    `json:"openings"`        // since it was last closed; each doubles the cooldown
-	Returned   int    `json:"returned"`        // probes without a verdict in a row
-	Fence      uint64 `json:"fence"`           // the newest given to a probe
-	Settled    uint64 `json:"settled"`         // the newest whose verdict was taken
-	Cooldown   Span   `json:"cooldown"`        // how long it stays open
-	Cooling    Clock  `json:"cooling"`         // how much of that is over
-	Policy     Policy `json:"policy"`          // of the newest command, for a lapse that no command brings
+	State      string `json:"state"`
+	Generation uint64 `json:"generation"` // counts the changes of State
+	Run        int    `json:"run"`        // failures in a row, while closed
+	Openings   int    `json:"openings"`   // since it was last closed; each doubles the cooldown
+	Returned   int    `json:"returned"`   // probes without a verdict in a row
+	Fence      uint64 `json:"fence"`      // the newest given to a probe
+	Settled    uint64 `json:"settled"`    // the newest whose verdict was taken
+	Cooldown   Span   `json:"cooldown"`   // how long it stays open
+	Cooling    Clock  `json:"cooling"`    // how much of that is over
+	Policy     Policy `json:"policy"`     // of the newest command, for a lapse that no command brings
 	// Counted is, by incarnation, how many outcomes each host has reported in this
 	// generation.
 	Counted map[string]uint64 `json:"counted,omitempty"`

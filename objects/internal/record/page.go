@@ -231,9 +231,10 @@ func (p *Page) renew(c Renew) (Answer, bool) {
 	return Answer{Fence: l.Fence, Attempt: c.Renewal}, true
 }
 
-// size bounds the length of the encoded page from above.
+// size bounds the length of the encoded page from above, if its names need no
+// escapes in JSON.
 func (p *Page) size() int {
-	n := leaseBytes
+	n := leaseBytes + len(p.Owner)
 	for key, l := range p.Leases {
 		n += weight(key, l.Holder, l.Op)
 	}
