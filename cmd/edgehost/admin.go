@@ -19,8 +19,13 @@ import (
 	"github.com/edgehost/edgehost/objects"
 )
 
-// storeTimeout bounds the reads of the admin pages.
-const storeTimeout = 2 * time.Second
+const (
+	// storeTimeout bounds the reads of the admin pages.
+	storeTimeout = 2 * time.Second
+	// probeTimeout bounds how long readiness waits for the store. It is less than
+	// the second that Kubernetes waits for an answer by default.
+	probeTimeout = 500 * time.Millisecond
+)
 
 //go:embed admin.html
 var adminPage string
@@ -56,19 +61,20 @@ func answer(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text)) // the client went away: nobody is left to tell
 }
 
-// ready answers 200 if an app is served and the store answers. Without the
-// store, functions with closed breakers go on serving: whether to send traffic
-// elsewhere is for whoever asks to decide.
+// ready answers 200 once an app is served, before which the store had to answer. A
+// store that is lost later changes only the text: functions with closed breakers
+// go on serving, and a load balancer that took every host of the store out would
+// stop them all.
 func (a *admin) ready(w http.ResponseWriter, r *http.Request) {
 	if a.manifest.Load() == nil {
 		answer(w, http.StatusServiceUnavailable, "no app is served yet\n")
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
 	defer cancel()
 	if _, err := a.bucket.Get(ctx, "ready"); err != nil && !errors.Is(err, kvbucket.ErrNotFound) {
 		a.logger.WarnContext(ctx, "the store does not answer", "error", err)
-		answer(w, http.StatusServiceUnavailable, "the store does not answer\n")
+		answer(w, http.StatusOK, "ready, but the store does not answer\n")
 		return
 	}
 	answer(w, http.StatusOK, "ready\n")

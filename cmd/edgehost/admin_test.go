@@ -2,10 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/edgehost/edgehost/kvbucket"
 	"github.com/edgehost/edgehost/objects"
 )
 
@@ -68,5 +73,14 @@ func TestObjectListAndGet(t *testing.T) {
 	}
 	if got := runArgs(t, environ, "object", "get", "upstream"); got.code != exitOK || !strings.Contains(got.stdout, "retry after") {
 		t.Errorf("get exited with %d and printed %q", got.code, got.stdout)
+	}
+}
+
+func TestAHostIsNotReadyBeforeItServesAnApp(t *testing.T) {
+	a := newAdmin(kvbucket.NewMemory(), slog.New(slog.DiscardHandler))
+	answer := httptest.NewRecorder()
+	a.handler(prometheus.NewRegistry()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	if answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("/readyz answers %d %s", answer.Code, answer.Body)
 	}
 }
