@@ -42,7 +42,9 @@ func startFront(ctx context.Context, listener net.Listener, handler http.Handler
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		// OPTIONS * is answered by the handler, like every other request.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	f.serving.Go(func() { // ends with the server; Close waits for it
 		serve := func() error { return f.server.Serve(listener) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/edgehost/edgehost/guests/conformance"
 	"github.com/edgehost/edgehost/kvbucket"
 )
 
@@ -119,9 +121,12 @@ func TestServeGoesOnWhileTheStoreIsAway(t *testing.T) {
 	if err := server.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the host reports that the store is away", func() bool {
-		status, _ := answerOf(t, admin+"/readyz")
-		return status == http.StatusServiceUnavailable
+	eventually(t, "the host is ready, and reports that the store is away", func() bool {
+		status, got := answerOf(t, admin+"/readyz")
+		if status != http.StatusOK {
+			t.Errorf("while breakers are closed /readyz answers %d", status)
+		}
+		return strings.Contains(got, "the store does not answer")
 	})
 	if status, got := answerOf(t, url+"/lease"); status != http.StatusServiceUnavailable || got != "coordination_unavailable" {
 		t.Errorf("without the store a lease answers %d %s, want 503 coordination_unavailable", status, got)
@@ -131,9 +136,9 @@ func TestServeGoesOnWhileTheStoreIsAway(t *testing.T) {
 		status, got := answerOf(t, url+"/lease")
 		return status == http.StatusOK && got == "leased"
 	})
-	eventually(t, "the host is ready again", func() bool {
-		status, _ := answerOf(t, admin+"/readyz")
-		return status == http.StatusOK
+	eventually(t, "the host reports that the store is back", func() bool {
+		status, got := answerOf(t, admin+"/readyz")
+		return status == http.StatusOK && got == "ready\n"
 	})
 	close(stop)
 	load.Wait()
@@ -277,4 +282,27 @@ func startStore(t *testing.T, config kvbucket.ServerConfig) *kvbucket.Server {
 	}
 	t.Cleanup(func() { _ = server.Close(context.WithoutCancel(t.Context())) })
 	return server
+}
+
+func TestEveryRequestThatReachesTheHostGetsADocument(t *testing.T) {
+	writeApp(t, map[string]string{"hello.wasm": string(conformance.Hello()), "edgehost.toml": strings.Replace(shopManifest, "secrets", "# ", 1)})
+	_, url, _ := startServe(t, "--nats-listen=127.0.0.1:0")
+	for _, line := range []string{"OPTIONS *", "OPTIONS /hello", "BREW /hello", "BREW /nope", "PRI /hello"} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeAtEnd(t, conn)
+		if _, err := io.WriteString(conn, line+" HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		closeAtEnd(t, response.Body)
+		if response.StatusCode < 400 || response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("X-Request-Id") == "" {
+			t.Errorf("%s answers %s %v", line, response.Status, response.Header)
+		}
+	}
 }
