@@ -113,14 +113,30 @@ func (r *report) app(ctx context.Context, t *terminal, dir string) {
 	}
 }
 
-// lines returns the lines of an error, without the prefix of the package.
+// lines returns one line for each error that was joined, without the prefix of
+// the package.
 func lines(err error) []string {
 	if err == nil {
 		return nil
 	}
-	all := strings.Split(err.Error(), "\n")
-	for i := range all {
-		all[i] = strings.TrimPrefix(all[i], "runtime: ")
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []string
+		for _, one := range joined.Unwrap() {
+			all = append(all, lines(one)...)
+		}
+		return all
 	}
-	return all
+	return []string{oneLine(strings.TrimPrefix(err.Error(), "runtime: "))}
+}
+
+// oneLine puts a message of several lines, such as the engine's about a function
+// body, in one.
+func oneLine(message string) string {
+	var parts []string
+	for line := range strings.Lines(message) {
+		if part := strings.TrimSpace(line); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, " ")
 }

@@ -21,6 +21,7 @@ func TestCheckNamesEveryModuleThatCannotBeServed(t *testing.T) {
 		{"an unknown import", conformance.UnknownImport("env", "nope"), "nope"},
 		{"too large a memory", conformance.HugeMemory(2048), "memory"},
 		{"no handler", conformance.NoHandle(), "edgehost_handle"},
+		{"a function whose body is invalid", invalidBody(), "invalid"},
 		{"a handler of another type", conformance.WrongHandle(), "edgehost_handle"},
 	}
 	for _, test := range tests {
@@ -38,6 +39,15 @@ func TestCheckNamesEveryModuleThatCannotBeServed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// invalidBody returns a module with a function that pushes a number to return
+// nothing.
+func invalidBody() []byte {
+	return []byte("\x00asm\x01\x00\x00\x00" + // and its sections:
+		"\x01\x04\x01\x60\x00\x00" + // a type without parameters and results
+		"\x03\x02\x01\x00" + // a function of the type
+		"\x0a\x06\x01\x04\x00\x41\x07\x0b") // its body: i32.const 7, end
 }
 
 func TestCheckPrintsTheResolvedConfiguration(t *testing.T) {
