@@ -87,6 +87,7 @@ func (d *devSession) run(ctx context.Context, c *devCommand) (err error) {
 
 // publish builds and deploys an app. After an error the one before goes on.
 func (d *devSession) publish(ctx context.Context, a *app) error {
+	defer d.sources.conclude()
 	if err := a.build(ctx, d.t); err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func (d *devSession) watch(ctx context.Context) error {
 // reload builds and deploys what has changed.
 func (d *devSession) reload(ctx context.Context) {
 	digest, err := d.sources.digest()
-	if err == nil && digest == d.built {
+	if err == nil && digest == d.built && !d.sources.lost() {
 		return
 	}
 	d.built = digest
@@ -213,6 +214,7 @@ func (d *devSession) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.sources.exclude(a)
 	if err := d.publish(ctx, a); err != nil {
 		return err
 	}
@@ -220,7 +222,6 @@ func (d *devSession) replace(ctx context.Context) error {
 		fmt.Fprintln(d.t.stdout, "[dev] run has changed: restart edgehost dev for it.")
 	}
 	d.app = a
-	d.sources.exclude(a)
 	return nil
 }
 

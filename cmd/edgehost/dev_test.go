@@ -95,6 +95,33 @@ func TestDevReloadsWithoutDroppingARequestAndStopsOnCtrlC(t *testing.T) {
 	requireClosed(t, url)
 }
 
+func TestDevBuildsAModuleAgainThatWasDeleted(t *testing.T) {
+	for _, module := range []string{"hello.wasm", "target/wasm/hello.wasm"} {
+		t.Run(module, func(t *testing.T) {
+			writeDevApp(t)
+			text, err := os.ReadFile("shop/edgehost.toml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifest := strings.ReplaceAll(string(text), "hello.wasm", module)
+			write(t, "shop/edgehost.toml", strings.Replace(manifest, "cp guest", "mkdir -p "+filepath.Dir(module)+" && cp guest", 1))
+			p, url := startDev(t)
+			for range 2 {
+				if err := os.Remove("shop/" + module); err != nil {
+					t.Fatal(err)
+				}
+				p.await(t, `^Reloaded in`)
+				if _, err := os.Stat("shop/" + module); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := fetch(t, http.DefaultClient, url+"/hello"); got != "hello, world\n" {
+				t.Errorf("the app answers %q", got)
+			}
+		})
+	}
+}
+
 func TestDevWaitsForAChangeWhenTheFirstAttemptFails(t *testing.T) {
 	for name, broken := range map[string]struct{ source, want string }{
 		"the build":      {"", "building the function hello failed"},

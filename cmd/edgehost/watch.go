@@ -19,6 +19,7 @@ import (
 type sources struct {
 	dir     string
 	outputs map[string]bool // paths of modules
+	made    bool            // the newest attempt to build left all outputs there
 	watcher *fsnotify.Watcher
 }
 
@@ -44,6 +45,30 @@ func (s *sources) exclude(a *app) {
 		s.outputs[a.path(f.Module)] = true
 	}
 }
+
+// conclude notes what an attempt to build has left, and watches where the outputs
+// are: that may be a directory of its own, which is no source.
+func (s *sources) conclude() {
+	s.made = !s.missing()
+	for output := range s.outputs {
+		_ = s.watcher.Add(filepath.Dir(output)) // without it a deletion is missed
+	}
+}
+
+// missing reports whether an output is not there.
+func (s *sources) missing() bool {
+	for output := range s.outputs {
+		if _, err := os.Stat(output); errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return false
+}
+
+// lost reports whether an output has been deleted since the newest attempt to
+// build. One that this attempt did not make is not lost: trying again without a
+// change would go on for ever.
+func (s *sources) lost() bool { return s.made && s.missing() }
 
 // add watches a directory and those below it.
 func (s *sources) add(dir string) error {
@@ -83,10 +108,13 @@ func (s *sources) ignored(path string) bool {
 		strings.HasPrefix(name, "#") || name == "node_modules" || name == "target"
 }
 
-// changed reports whether an event is about a source, and watches directories
-// that are new.
+// changed reports whether an event is about a source, or about an output that may
+// have been deleted, and watches directories that are new.
 func (s *sources) changed(event fsnotify.Event) bool {
 	path := filepath.Clean(event.Name)
+	if s.outputs[path] {
+		return event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
+	}
 	if event.Op == fsnotify.Chmod || s.ignored(path) {
 		return false
 	}
