@@ -267,6 +267,33 @@ func TestCtrlCDuringABuildIsNoFailure(t *testing.T) {
 	p.requireNothingLeft(t)
 }
 
+func TestCtrlCEndsWhatDoesNotEndByItself(t *testing.T) {
+	writeApp(t, map[string]string{
+		"loop.wasm": string(conformance.Loop()),
+		"edgehost.toml": `app = "shop"
+[function.loop]
+module = "loop.wasm"
+routes = ["GET /loop"]
+timeout = "5m"
+[dev]
+run = ["trap '' INT TERM; echo deaf; while :; do sleep 1000; done"]
+`,
+	})
+	p, url := startDev(t)
+	admin := p.await(t, `^Admin: +(http://\S+) `)
+	answered := make(chan string, 1)
+	go func() { answered <- fetch(t, http.DefaultClient, url+"/loop") }()
+	eventually(t, "a request runs, and a command that ignores signals", func() bool {
+		return strings.Contains(p.log(), "deaf\n") && strings.Contains(fetch(t, http.DefaultClient, admin+"/metrics"), `edgehost_instances{app="shop",function="loop",state="busy"} 1`)
+	})
+	took := p.interrupt(t)
+	if t.Logf("stopping took %s", took); took > stopLimit {
+		t.Errorf("stopping took %s", took)
+	}
+	<-answered
+	p.requireNothingLeft(t)
+}
+
 func TestSIGTERMStopsDev(t *testing.T) {
 	writeDevApp(t)
 	p, _ := startDev(t)
