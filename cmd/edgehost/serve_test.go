@@ -288,21 +288,30 @@ func TestEveryRequestThatReachesTheHostGetsADocument(t *testing.T) {
 	writeApp(t, map[string]string{"hello.wasm": string(conformance.Hello()), "edgehost.toml": strings.Replace(shopManifest, "secrets", "# ", 1)})
 	_, url, _ := startServe(t, "--nats-listen=127.0.0.1:0")
 	for _, line := range []string{"OPTIONS *", "OPTIONS /hello", "BREW /hello", "BREW /nope", "PRI /hello"} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		closeAtEnd(t, conn)
-		if _, err := io.WriteString(conn, line+" HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		closeAtEnd(t, response.Body)
-		if response.StatusCode < 400 || response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("X-Request-Id") == "" {
-			t.Errorf("%s answers %s %v", line, response.Status, response.Header)
+		status, header := sendLine(t, strings.TrimPrefix(url, "http://"), line)
+		if status < 400 || header.Get("Content-Type") != "application/problem+json" || header.Get("X-Request-Id") == "" {
+			t.Errorf("%s answers %d %v", line, status, header)
 		}
 	}
+}
+
+// sendLine sends a request that an [http.Client] would not.
+func sendLine(t *testing.T, address, line string) (int, http.Header) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }() // everything has been read
+	if _, err := io.WriteString(conn, line+" HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	if err := response.Body.Close(); err != nil {
+		t.Errorf("%s: %v", line, err)
+	}
+	return response.StatusCode, response.Header
 }
