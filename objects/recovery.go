@@ -161,10 +161,22 @@ func (d *Dependency) arm() {
 // probe tries to be the host that probes. If it is not, it looks again later: the
 // one that is may die.
 func (d *Dependency) probe() {
-	p := d.policy.Load()
+	if p := d.policy.Load(); p.Probe != nil { // else it has been taken away
+		d.probeBy(p)
+	}
+	if !pause(d.host.ctx, jittered(time.Second)) {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.arm()
+}
+
+// probeBy makes the policy's call if it may be the one that decides.
+func (d *Dependency) probeBy(p *Policy) {
 	a, err := d.Admit(d.host.ctx)
 	switch {
-	case err != nil || p.Probe == nil:
+	case err != nil:
 	case a.Probe() || a.alone:
 		ctx, cancel := context.WithTimeout(d.host.ctx, p.Timeout)
 		outcome := p.Probe(ctx)
@@ -173,10 +185,4 @@ func (d *Dependency) probe() {
 	default:
 		_ = a.Report(d.host.ctx, Canceled) // the breaker is closed
 	}
-	if !pause(d.host.ctx, jittered(time.Second)) {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.arm()
 }

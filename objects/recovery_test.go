@@ -234,3 +234,24 @@ func TestOperatorTripsAndResets(t *testing.T) {
 		}
 	})
 }
+
+func TestProbeThatWasTakenAwayLeavesTheVerdictToTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openHost(t, kvbucket.NewMemory(), objects.Config{})
+		d := dependency(t, h, "payments", objects.Policy{Probe: func(context.Context) objects.Outcome {
+			t.Error("the probe was made")
+			return objects.Failure
+		}})
+		open(t, d)
+		pass(time.Second) // the probe is planned
+		dependency(t, h, "payments", objects.Policy{})
+		pass(40 * time.Second)
+		a, err := d.Admit(t.Context())
+		if err != nil || !a.Probe() {
+			t.Fatalf("got the probe %v, %v", a.Probe(), err)
+		}
+		if err := a.Report(t.Context(), objects.Success); err != nil {
+			t.Error(err)
+		}
+	})
+}

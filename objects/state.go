@@ -15,7 +15,8 @@ import (
 // belongs to one lease of the object, the one given or, without one, "main". A key
 // that was never written has no value (nil) and is no error. With a lease, Get
 // first writes the lease's fence into the key: from then on no holder with a lower
-// fence can write it. Without a lease the value is a hint that Put checks. Errors:
+// fence can write it. That makes a record of the key if there is none, and no call
+// removes one: the names of keys must be bounded. Without a lease the value is a hint that Put checks. Errors:
 // abi.LeaseLost if the lease is over (nothing was sent), abi.Fenced if the key has
 // seen a newer fence, abi.Invalid, a *Refusal of unavailable, those of ctx.
 func (o *Object) Get(ctx context.Context, key string, lease *Lease) (value []byte, rev kvbucket.Revision, err error) {

@@ -199,6 +199,7 @@ func (n *node) explain(next record.Record, base known) error {
 	if err != nil {
 		return err
 	}
+	n.acked = time.Time{} // the acknowledgement got lost, or came too late to compare clocks by
 	ours, head := next.Head().Commit, newest.record.Head()
 	switch ours {
 	case head.Commit:
