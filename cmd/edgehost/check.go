@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -119,7 +120,8 @@ func lines(err error) []string {
 	if err == nil {
 		return nil
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if ok && err.Error() == errors.Join(joined.Unwrap()...).Error() { // not one that wraps several in a text of its own
 		var all []string
 		for _, one := range joined.Unwrap() {
 			all = append(all, lines(one)...)

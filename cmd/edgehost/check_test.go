@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -78,5 +80,14 @@ func TestCheckOfAModuleSaysThatItIsFine(t *testing.T) {
 	got := runArgs(t, nil, "check", "shop/hello.wasm")
 	if got.code != exitOK || got.stdout != "shop/hello.wasm: ok\n" || got.stderr != "" {
 		t.Errorf("check exited with %d, printed %q and complained %q", got.code, got.stdout, got.stderr)
+	}
+}
+
+func TestAnErrorIsOneLineForEachThatWasJoined(t *testing.T) {
+	one, other := errors.New("runtime: a body:\n\tis invalid"), errors.New("other")
+	both := fmt.Errorf("%w: %w", other, one)
+	got := describe(errors.Join(one, nil, errors.Join(both, other)))
+	if want := "edgehost: a body: is invalid\nedgehost: other: runtime: a body: is invalid\nedgehost: other"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -146,11 +146,10 @@ func (t *terminal) fromEnvironment(_ *kong.Context, _ *kong.Path, flag *kong.Fla
 // describe shows an error in lines: problems of a manifest the way compilers
 // do, so that editors find the place, everything else after the program's name.
 func describe(err error) string {
-	prefix := "edgehost: "
 	var problems manifest.Problems
 	var problem manifest.Problem
 	if errors.As(err, &problems) || errors.As(err, &problem) {
-		prefix = ""
+		return err.Error()
 	}
-	return prefix + strings.ReplaceAll(err.Error(), "\n", "\n"+prefix)
+	return "edgehost: " + strings.Join(lines(err), "\nedgehost: ")
 }
