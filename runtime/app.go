@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgehost/edgehost/guests/abi"
 	"github.com/edgehost/edgehost/objects"
+	"github.com/edgehost/edgehost/runtime/egress"
 )
 
 // An App is what is deployed together: functions, and the dependencies that
@@ -62,6 +63,7 @@ type DependencyConfig struct {
 	Addresses []string       // that its host may have besides public ones; see egress.Config
 	Timeout   time.Duration  // of one attempt, until the head of the answer; 5 s
 	Policy    objects.Policy // of the breaker
+	Probe     string         // the request that Policy.Probe makes, such as "GET /healthz"; Policy's own
 }
 
 // The largest values that a FunctionConfig may ask for.
@@ -143,6 +145,11 @@ func (c DependencyConfig) check() (errs []error) {
 	}
 	if c.Timeout < 0 {
 		fail("timeout %v is negative", c.Timeout)
+	}
+	if c.Probe != "" {
+		if _, _, err := egress.ParseProbe(c.Probe); err != nil {
+			fail("probe %q: %w", c.Probe, err)
+		}
 	}
 	return errs
 }

@@ -32,17 +32,25 @@ func newDependency(e *Engine, cfg DependencyConfig) (*dependency, error) {
 	if e.objects == nil {
 		return nil, errNoObjects
 	}
-	object, err := e.objects.Dependency(objects.ID{Namespace: cfg.Namespace, Name: cfg.Name}, cfg.Policy)
-	if err != nil {
-		return nil, err
-	}
 	client, err := egress.NewDependency(cfg.URL, egress.Config{Logger: e.logger.With("dependency", cfg.Name), Addresses: cfg.Addresses})
 	if err != nil {
 		return nil, err
 	}
-	d := &dependency{cfg: cfg, object: object, client: client}
+	d := &dependency{cfg: cfg, client: client}
 	d.base, d.stop = context.WithCancel(e.base)
+	if cfg.Probe != "" {
+		d.cfg.Policy.Probe = d.recovered
+	}
+	if d.object, err = e.objects.Dependency(d.id(), d.cfg.Policy); err != nil {
+		d.stop()
+		client.Close()
+		return nil, err
+	}
 	return d, nil
+}
+
+func (d *dependency) id() objects.ID {
+	return objects.ID{Namespace: d.cfg.Namespace, Name: d.cfg.Name}
 }
 
 // drain waits for the probes until ctx is done, and ends those that are left.
@@ -109,6 +117,28 @@ func (d *dependency) probe(ctx context.Context, req *http.Request, admission obj
 	case <-ctx.Done():
 		return nil, fmt.Errorf("runtime: %w", context.Cause(ctx))
 	}
+}
+
+// recovered makes the request of the manifest that tells whether the dependency
+// works again. It ends with the app.
+func (d *dependency) recovered(ctx context.Context) objects.Outcome {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.base, cancel)() //nolint:contextcheck // it ends with the app
+	method, target, err := egress.ParseProbe(d.cfg.Probe)
+	if err != nil {
+		return objects.Excluded
+	}
+	begun := time.Now()
+	req, err := d.client.NewRequest(ctx, method, target, nil)
+	if err != nil {
+		return outcomeOf(nil, err, time.Since(begun), d.cfg.Timeout)
+	}
+	response, err := limited(ctx, req, d.cfg.Timeout, d.client.DoOnce)
+	if err == nil {
+		defer func() { _ = response.Body.Close() }() // its head is the verdict
+	}
+	return outcomeOf(response, err, time.Since(begun), d.cfg.Timeout)
 }
 
 // limited sends a request and waits for the head of the answer, no longer than

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/edgehost/edgehost/objects"
 	"github.com/edgehost/edgehost/runtime/egress"
 )
 
@@ -23,9 +24,30 @@ func (e *Engine) loadApp(ctx context.Context, cfg App) (*app, error) {
 	a := &app{engine: e, name: cfg.Name, dependencies: make(map[string]*dependency)}
 	err := errors.Join(a.connect(cfg.Dependencies), a.load(ctx, cfg.Functions))
 	if err != nil {
+		e.yield(a)
 		return nil, errors.Join(err, a.drain(ctx))
 	}
 	return a, nil
+}
+
+// yield leaves the objects of an app's dependencies to the apps that are served:
+// their policies hold, and the one that goes makes no more probes. The caller
+// holds mu.
+func (e *Engine) yield(a *app) {
+	policies := make(map[objects.ID]objects.Policy)
+	for _, d := range a.dependencies {
+		policy := d.cfg.Policy
+		policy.Probe = nil
+		policies[d.id()] = policy
+	}
+	for _, served := range e.table.Load().apps {
+		for _, d := range served.dependencies {
+			policies[d.id()] = d.cfg.Policy
+		}
+	}
+	for id, policy := range policies {
+		_, _ = e.objects.Dependency(id, policy) // it has been taken before
+	}
 }
 
 func (a *app) connect(configs []DependencyConfig) error {

@@ -104,10 +104,12 @@ func (e *Engine) Deploy(ctx context.Context, app App) error {
 	apps, old := replaced(e.table.Load().apps, fresh)
 	next, err := newTable(apps)
 	if err != nil {
+		e.yield(fresh)
 		return errors.Join(err, fresh.drain(ctx))
 	}
 	e.table.Store(next)
 	if old != nil {
+		e.yield(old)
 		e.group.Go(func() { e.retire(old) })
 	}
 	return nil
@@ -189,6 +191,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	old := e.table.Swap(&table{closed: true})
 	var errs []error
 	for _, a := range old.apps {
+		e.yield(a)
 		errs = append(errs, a.drain(ctx))
 	}
 	e.stop()

@@ -48,6 +48,27 @@ func (u *upstream) fails() {
 // guarded serves the tools with the dependency "up" and the objects "doc/*".
 func guarded(tb testing.TB, u *upstream, timeout time.Duration, policy objects.Policy) *host {
 	tb.Helper()
+	h, _ := guardedBy(tb, guardedApp(tb, u, runtime.DependencyConfig{Timeout: timeout, Policy: policy}))
+	return h
+}
+
+// guardedApp is the tools with the dependency "up", which cfg describes, and the
+// objects "doc/*".
+func guardedApp(tb testing.TB, u *upstream, cfg runtime.DependencyConfig) runtime.App {
+	tb.Helper()
+	f := tools(tb)
+	f.Dependencies, f.Objects, f.Timeout = []string{"up"}, []string{"doc/*", "main"}, 30*time.Second
+	cfg.Name, cfg.URL = "up", u.URL+"/base"
+	return runtime.App{
+		Name:         "app",
+		Functions:    []runtime.FunctionConfig{f},
+		Dependencies: []runtime.DependencyConfig{cfg, {Name: "other", URL: u.URL}},
+	}
+}
+
+// guardedBy serves an app by objects of its own, whose records are in the bucket.
+func guardedBy(tb testing.TB, app runtime.App) (*host, kvbucket.Bucket) {
+	tb.Helper()
 	bucket := kvbucket.NewMemory()
 	coordination, err := objects.Open(tb.Context(), objects.Config{Bucket: bucket})
 	if err != nil {
@@ -61,17 +82,8 @@ func guarded(tb testing.TB, u *upstream, timeout time.Duration, policy objects.P
 		}
 	})
 	h := open(tb, runtime.Config{Objects: coordination})
-	f := tools(tb)
-	f.Dependencies, f.Objects, f.Timeout = []string{"up"}, []string{"doc/*", "main"}, 30*time.Second
-	h.deploy(tb, runtime.App{
-		Name:      "app",
-		Functions: []runtime.FunctionConfig{f},
-		Dependencies: []runtime.DependencyConfig{
-			{Name: "up", URL: u.URL + "/base", Timeout: timeout, Policy: policy},
-			{Name: "other", URL: u.URL},
-		},
-	})
-	return h
+	h.deploy(tb, app)
+	return h, bucket
 }
 
 const callUp = "/tools/fetch?dependency=up&target=/x"

@@ -56,17 +56,25 @@ func resolveFunction(f manifest.Function, module []byte, secrets map[string]stri
 }
 
 func resolveDependency(d manifest.Dependency) runtime.DependencyConfig {
+	onStoreLoss := objects.StoreLossLocal
+	if d.Breaker.OnStoreLoss.Value == "hold" {
+		onStoreLoss = objects.StoreLossHold
+	}
 	return runtime.DependencyConfig{
 		Name:      d.Name.Value,
 		Namespace: d.Namespace.Value,
 		URL:       d.URL.Value,
 		Addresses: values(d.Addresses),
 		Timeout:   time.Duration(d.Timeout),
+		Probe:     d.Breaker.Probe.Value,
 		Policy: objects.Policy{
 			FailureThreshold: d.Breaker.FailureThreshold,
 			ResetAfter:       time.Duration(d.Breaker.ResetAfter),
 			MaxResetAfter:    time.Duration(d.Breaker.MaxResetAfter),
 			Timeout:          time.Duration(d.Timeout),
+			OnStoreLoss:      onStoreLoss,
+			MaxInFlight:      d.MaxInFlight,
+			Ramp:             time.Duration(d.Breaker.Ramp),
 		},
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/edgehost/edgehost/runtime/egress"
 )
 
 func manifestKeys() []key[Manifest] {
@@ -71,11 +73,11 @@ func dependencyKeys() []key[Dependency] {
 		listKey("addresses", "", "what its host name may resolve to besides public addresses: \"10.0.0.0/8\" for the services of a cluster, or single addresses; metadata services only singly", func(dep *Dependency) *[]Text { return &dep.Addresses }),
 		textKey("namespace", "share one object between apps: those that name the same namespace", func(dep *Dependency) *Text { return &dep.Namespace }),
 		durationKey("timeout", "5s", "1ms", "5m", "how long one call may take until the head of its answer", func(dep *Dependency) *Duration { return &dep.Timeout }),
+		integerKey("max_in_flight", 0, 0, 1_000_000, "how many calls of this host may wait for the head of their answer at once; one more is refused as overloaded. 0 is no limit", func(dep *Dependency) *int { return &dep.MaxInFlight }),
 		breakerKey(),
 		laterKey[Dependency]("retry"),
 		laterKey[Dependency]("cache"),
 		laterKey[Dependency]("exclude"),
-		laterKey[Dependency]("max_in_flight"),
 		laterKey[Dependency]("idempotency_header"),
 	}
 }
@@ -85,15 +87,15 @@ func breakerKeys() []key[Breaker] {
 		integerKey("failure_threshold", 5, 1, 1000, "failures in a row that open the breaker", func(b *Breaker) *int { return &b.FailureThreshold }),
 		durationKey("reset_after", "30s", "100ms", "1h", "how long it stays open before one probe goes out", func(b *Breaker) *Duration { return &b.ResetAfter }),
 		durationKey("max_reset_after", "5m", "100ms", "24h", "reset_after doubles with every failed probe, up to this", func(b *Breaker) *Duration { return &b.MaxResetAfter }),
+		durationKey("ramp", "0s", "0s", "1h", "after it closed, the share of calls that go out grows from none to all over this time", func(b *Breaker) *Duration { return &b.Ramp }),
+		storeLossKey(),
+		probeKey(),
 		laterKey[Breaker]("mode"),
 		laterKey[Breaker]("failure_rate"),
 		laterKey[Breaker]("window"),
 		laterKey[Breaker]("min_calls"),
 		laterKey[Breaker]("slow_call"),
 		laterKey[Breaker]("slow_call_rate"),
-		laterKey[Breaker]("probe"),
-		laterKey[Breaker]("ramp"),
-		laterKey[Breaker]("on_store_loss"),
 	}
 }
 
@@ -185,6 +187,44 @@ func breakerKey() key[Dependency] {
 				d.report(e.value.at, "allowed is from reset_after on", "max_reset_after is %s, less than the %s of reset_after", b.MaxResetAfter, b.ResetAfter)
 			}
 			b.MaxResetAfter = b.ResetAfter
+		},
+	}
+}
+
+func storeLossKey() key[Breaker] {
+	const name, hint = "on_store_loss", `write on_store_loss = "local" or "hold"`
+	return key[Breaker]{
+		name: name, takes: "text", absent: `"local"`, bounds: `"local", "hold"`,
+		about: "what an open breaker does while the store has been away for 10s: \"local\" lets each host probe and close it for itself, \"hold\" keeps it open",
+		init:  func(b *Breaker) { b.OnStoreLoss.Value = "local" },
+		set: func(d *decoder, b *Breaker, n *node) {
+			text, ok := d.text(n, name, name+` = "local" or "hold"`)
+			switch {
+			case !ok:
+			case text.Value == "local", text.Value == "hold":
+				b.OnStoreLoss = text
+			default:
+				d.report(n.at, hint, "%s: there is no %q", name, text.Value)
+			}
+		},
+	}
+}
+
+func probeKey() key[Breaker] {
+	const name, example = "probe", `probe = "GET /healthz"`
+	return key[Breaker]{
+		name: name, takes: "text", absent: "none", bounds: "GET, HEAD",
+		about: "a request below the url that the hosts make at the end of reset_after to test for recovery; without it the next call is the test",
+		set: func(d *decoder, b *Breaker, n *node) {
+			text, ok := d.text(n, name, example)
+			if !ok {
+				return
+			}
+			if _, _, err := egress.ParseProbe(text.Value); err != nil {
+				d.report(n.at, "write "+example, "%s: %q: %v", name, text.Value, err)
+				return
+			}
+			b.Probe = text
 		},
 	}
 }

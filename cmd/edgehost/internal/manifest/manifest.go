@@ -80,12 +80,13 @@ type Function struct {
 
 // A Dependency is a [dependency.NAME] table.
 type Dependency struct {
-	Name      Text     `json:"name" toml:"-"`
-	Namespace Text     `json:"namespace" toml:"namespace"`
-	URL       Text     `json:"url" toml:"url"`
-	Addresses []Text   `json:"addresses" toml:"addresses,omitempty"`
-	Timeout   Duration `json:"timeout" toml:"timeout"`
-	Breaker   Breaker  `json:"breaker" toml:"breaker"`
+	Name        Text     `json:"name" toml:"-"`
+	Namespace   Text     `json:"namespace" toml:"namespace"`
+	URL         Text     `json:"url" toml:"url"`
+	Addresses   []Text   `json:"addresses" toml:"addresses,omitempty"`
+	Timeout     Duration `json:"timeout" toml:"timeout"`
+	MaxInFlight int      `json:"max_in_flight" toml:"max_in_flight"`
+	Breaker     Breaker  `json:"breaker" toml:"breaker"`
 }
 
 // A Breaker is a dependency's breaker = { … }.
@@ -93,6 +94,9 @@ type Breaker struct {
 	FailureThreshold int      `json:"failure_threshold" toml:"failure_threshold"`
 	ResetAfter       Duration `json:"reset_after" toml:"reset_after"`
 	MaxResetAfter    Duration `json:"max_reset_after" toml:"max_reset_after"`
+	Ramp             Duration `json:"ramp" toml:"ramp"`
+	OnStoreLoss      Text     `json:"on_store_loss" toml:"on_store_loss"`
+	Probe            Text     `json:"probe" toml:"probe,omitempty"`
 }
 
 // Dev is the [dev] table, which only the command dev reads.

@@ -116,14 +116,14 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 		{"a size beyond all numbers", function + "memory = \"99999999999GiB\"\n", []string{
 			`edgehost.toml:5:10: memory: "99999999999GiB" is not a size (write a whole number and B, KiB, MiB or GiB, such as "64MiB")`,
 		}},
-		{"keys of later versions", function + "max_late_settlement = \"5m\"\nisolation = \"request\"\n[function.hello.idempotency]\nheader = \"Idempotency-Key\"\n[function.hello.lease]\nttl = \"8s\"\n[dependency.payments]\nurl = \"http://a\"\nretry = { attempts = 3 }\nbreaker = { probe = \"GET /healthz\", mode = \"rate\" }\n", []string{
+		{"keys of later versions", function + "max_late_settlement = \"5m\"\nisolation = \"request\"\n[function.hello.idempotency]\nheader = \"Idempotency-Key\"\n[function.hello.lease]\nttl = \"8s\"\n[dependency.payments]\nurl = \"http://a\"\nretry = { attempts = 3 }\nbreaker = { window = \"1m\", mode = \"rate\" }\n", []string{
 			`edgehost.toml:5:1: function.hello.max_late_settlement is not supported by this version (remove it)`,
 			`edgehost.toml:6:13: isolation = "request" is not supported by this version (write isolation = "instance")`,
 			`edgehost.toml:7:17: function.hello.idempotency is not supported by this version (remove it)`,
 			`edgehost.toml:9:17: function.hello.lease is not supported by this version (remove it)`,
 			`edgehost.toml:13:1: dependency.payments.retry is not supported by this version (remove it)`,
-			`edgehost.toml:14:13: dependency.payments.breaker.probe is not supported by this version (remove it)`,
-			`edgehost.toml:14:37: dependency.payments.breaker.mode is not supported by this version (remove it)`,
+			`edgehost.toml:14:13: dependency.payments.breaker.window is not supported by this version (remove it)`,
+			`edgehost.toml:14:28: dependency.payments.breaker.mode is not supported by this version (remove it)`,
 		}},
 		{"an isolation that there is not", function + "isolation = \"none\"\n", []string{
 			`edgehost.toml:5:13: isolation: there is no "none" (write isolation = "instance")`,
@@ -186,6 +186,24 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 			`edgehost.toml:7:33: failure_threshold: 0 is out of bounds (allowed is 1 to 1000)`,
 			`edgehost.toml:7:75: max_reset_after is 1m, less than the 10m of reset_after (allowed is from reset_after on)`,
 		}},
+		{"a recovery out of bounds", dependency + "max_in_flight = -1\nbreaker = { ramp = \"2h\", on_store_loss = \"open\", probe = \"/healthz\" }\n", []string{
+			`edgehost.toml:7:17: max_in_flight: -1 is out of bounds (allowed is 0 to 1000000)`,
+			`edgehost.toml:8:20: ramp: "2h" is out of bounds (allowed is 0s to 1h)`,
+			`edgehost.toml:8:42: on_store_loss: there is no "open" (write on_store_loss = "local" or "hold")`,
+			`edgehost.toml:8:58: probe: "/healthz": it must be GET or HEAD, a space, and a target (write probe = "GET /healthz")`,
+		}},
+		{"a recovery of wrong types", dependency + "max_in_flight = \"4\"\nbreaker = { ramp = 5, on_store_loss = true, probe = [1] }\n", []string{
+			`edgehost.toml:7:17: max_in_flight must be a whole number, not the text "4" (write max_in_flight = 0)`,
+			`edgehost.toml:8:20: ramp must be text in quotes, not the number 5 (write ramp = "0s")`,
+			`edgehost.toml:8:39: on_store_loss must be text in quotes, not true (write on_store_loss = "local" or "hold")`,
+			`edgehost.toml:8:45: probe must be text in quotes, not a list (write probe = "GET /healthz")`,
+		}},
+		{"a probe that changes something", dependency + "breaker = { probe = \"POST /healthz\" }\n", []string{
+			`edgehost.toml:7:21: probe: "POST /healthz": it must be GET or HEAD, a space, and a target (write probe = "GET /healthz")`,
+		}},
+		{"a probe that leaves the dependency", dependency + "breaker = { probe = \"GET /../admin\" }\n", []string{
+			`edgehost.toml:7:21: probe: "GET /../admin": the path must not have the segments "." and ".." (write probe = "GET /healthz")`,
+		}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -231,7 +249,8 @@ objects = ["guild-settings/*"]
 url = "${PAYMENTS_URL}"
 namespace = "shared"
 addresses = ["10.0.0.0/8", "fd00::/8"]
-breaker = { reset_after = "10m" }
+max_in_flight = 8
+breaker = { reset_after = "10m", ramp = "30s", on_store_loss = "hold", probe = "GET /healthz" }
 
 [dependency.mail]
 url = "${MAIL_URL:-http://127.0.0.1:9090}"
@@ -282,22 +301,29 @@ PAY = 'http://pay.example/v1'
 namespace = 'shop'
 url = 'http://127.0.0.1:9090'
 timeout = '5s'
+max_in_flight = 0
 
 [dependency.mail.breaker]
 failure_threshold = 5
 reset_after = '30s'
 max_reset_after = '5m'
+ramp = '0s'
+on_store_loss = 'local'
 
 [dependency.payments]
 namespace = 'shared'
 url = 'http://pay.example'
 addresses = ['10.0.0.0/8', 'fd00::/8']
 timeout = '5s'
+max_in_flight = 8
 
 [dependency.payments.breaker]
 failure_threshold = 5
 reset_after = '10m'
 max_reset_after = '10m'
+ramp = '30s'
+on_store_loss = 'hold'
+probe = 'GET /healthz'
 
 [dev]
 run = ['go run ./upstream']
