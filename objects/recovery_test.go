@@ -243,9 +243,9 @@ func TestProbeThatWasTakenAwayLeavesTheVerdictToTheNextCall(t *testing.T) {
 			return objects.Failure
 		}})
 		open(t, d)
-		pass(time.Second) // the probe is planned
+		pass(d.View().RetryAfter + time.Millisecond) // the probe is about to be made
 		dependency(t, h, "payments", objects.Policy{})
-		pass(40 * time.Second)
+		pass(time.Second)
 		a, err := d.Admit(t.Context())
 		if err != nil || !a.Probe() {
 			t.Fatalf("got the probe %v, %v", a.Probe(), err)
