@@ -178,7 +178,8 @@ func (s *Server) Dial(ctx context.Context, cfg ConnConfig) (*Conn, error) {
 }
 
 // InMsgs returns how many messages clients have sent to the server since it started:
-// requests and publishes, not pings.
+// requests and publishes, not pings. A message may be answered a moment before it
+// is counted.
 func (s *Server) InMsgs() (int64, error) {
 	v, err := s.ns.Varz(nil)
 	if err != nil {

@@ -63,6 +63,44 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
+// A healthy dependency is nobody's business but its own: the server's own count of
+// messages says so. What remains is what idle watches and polls send, a message in
+// seconds, and the calls take a hundredth of that.
+func TestHealthyCallsSendTheServerNothing(t *testing.T) {
+	server := startStore(t, t.TempDir(), freeAddress(t))
+	h, err := objects.Open(t.Context(), objects.Config{Bucket: dialStore(t, server.URL())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = h.Close(context.Background()) }()
+	d := dependency(t, h, "payments", objects.Policy{})
+	if err := call(t, d, objects.Success); err != nil {
+		t.Fatal(err)
+	}
+	messages := func() int64 {
+		n, err := server.InMsgs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := int64(-1)
+	eventually(t, "the server has counted what came before", func() bool {
+		n := messages()
+		settled := n == before
+		before = n
+		return settled
+	})
+	for range 10_000 {
+		if err := call(t, d, objects.Success); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent := messages() - before; sent > 3 {
+		t.Errorf("10,000 calls sent %d messages", sent)
+	}
+}
+
 func TestStoreIsRestartedUnderAHost(t *testing.T) {
 	dir, listen := t.TempDir(), freeAddress(t)
 	server := startStore(t, dir, listen)
