@@ -36,7 +36,7 @@ func TestCodeOf(t *testing.T) {
 }
 
 func TestNumbersOutsideOfTheTableAreInternal(t *testing.T) {
-	for _, code := range []abi.Code{1, math.MaxInt32, abi.Internal - 1, math.MinInt32} {
+	for _, code := range []abi.Code{1, math.MaxInt32, abi.AnswerUnavailable - 1, math.MinInt32} {
 		if code.String() != "internal" || code.Valid() {
 			t.Errorf("%d is %q, valid %v", int32(code), code, code.Valid())
 		}
@@ -44,7 +44,7 @@ func TestNumbersOutsideOfTheTableAreInternal(t *testing.T) {
 	if ok := abi.Code(0); ok.String() != "ok" || ok.Valid() {
 		t.Errorf("0 is %q, valid %v", ok, ok.Valid())
 	}
-	for code := abi.Internal; code < 0; code++ {
+	for code := abi.AnswerUnavailable; code < 0; code++ {
 		if !code.Valid() || code.Error() != code.String() {
 			t.Errorf("%v: valid %v, error %q", code, code.Valid(), code.Error())
 		}

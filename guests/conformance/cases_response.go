@@ -340,7 +340,7 @@ func failCases() []testCase {
 			s.answer = resultsInDump
 		}},
 		{rule: "7.4", name: "response_fail knows codes only, and no negative time", script: func(s *script) {
-			for _, code := range []int{0, 1, 100, int(abi.Internal) - 1, -1 << 31} {
+			for _, code := range []int{0, 1, 100, int(abi.AnswerUnavailable) - 1, -1 << 31} {
 				s.call("response_fail", code, 0, 0, 0).fails(s, abi.Invalid)
 			}
 			s.call("response_fail", abi.Deferred, -1, 0, 0).fails(s, abi.Invalid)
@@ -382,27 +382,28 @@ type failAnswer struct {
 // failAnswers is the table of section 5.
 func failAnswers() map[abi.Code]failAnswer {
 	return map[abi.Code]failAnswer{
-		abi.Invalid:          {400, "bad_request", false},
-		abi.NotFound:         {404, "not_found", false},
-		abi.Denied:           {403, "denied", false},
-		abi.Conflict:         {409, "conflict", false},
-		abi.LeaseBusy:        {409, "lease_busy", true},
-		abi.LeaseLost:        {409, "lease_lost", false},
-		abi.Fenced:           {409, "lease_lost", false},
-		abi.BreakerOpen:      {503, "breaker_open", true},
-		abi.Deferred:         {503, "deferred", true},
-		abi.Overloaded:       {503, "overloaded", true},
-		abi.Unavailable:      {503, "coordination_unavailable", true},
-		abi.DeadlineExceeded: {504, "deadline_exceeded", false},
-		abi.Canceled:         {499, "canceled", false},
-		abi.TooLarge:         {413, "too_large", false},
-		abi.InProgress:       {409, "idempotency_in_progress", true},
-		abi.Mismatch:         {422, "idempotency_mismatch", false},
-		abi.ReservationLost:  {409, "conflict", false},
-		abi.DependencyFailed: {502, "dependency_failed", false},
-		abi.OutcomeUnknown:   {504, "outcome_unknown", false},
-		abi.Unsupported:      {500, "internal", false},
-		abi.Again:            {500, "internal", false},
-		abi.Internal:         {500, "internal", false},
+		abi.Invalid:           {400, "bad_request", false},
+		abi.NotFound:          {404, "not_found", false},
+		abi.Denied:            {403, "denied", false},
+		abi.Conflict:          {409, "conflict", false},
+		abi.LeaseBusy:         {409, "lease_busy", true},
+		abi.LeaseLost:         {409, "lease_lost", false},
+		abi.Fenced:            {409, "lease_lost", false},
+		abi.BreakerOpen:       {503, "breaker_open", true},
+		abi.Deferred:          {503, "deferred", true},
+		abi.Overloaded:        {503, "overloaded", true},
+		abi.Unavailable:       {503, "coordination_unavailable", true},
+		abi.DeadlineExceeded:  {504, "deadline_exceeded", false},
+		abi.Canceled:          {499, "canceled", false},
+		abi.TooLarge:          {413, "too_large", false},
+		abi.InProgress:        {409, "idempotency_in_progress", true},
+		abi.Mismatch:          {422, "idempotency_mismatch", false},
+		abi.ReservationLost:   {409, "conflict", false},
+		abi.DependencyFailed:  {502, "dependency_failed", false},
+		abi.OutcomeUnknown:    {504, "outcome_unknown", false},
+		abi.Unsupported:       {500, "internal", false},
+		abi.Again:             {500, "internal", false},
+		abi.Internal:          {500, "internal", false},
+		abi.AnswerUnavailable: {410, "answer_unavailable", false},
 	}
 }

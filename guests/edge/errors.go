@@ -17,27 +17,28 @@ type Code = abi.Code
 
 // The codes.
 const (
-	Invalid          = abi.Invalid          // an argument is wrong: fix the call
-	NotFound         = abi.NotFound         // there is no such thing: do not retry
-	Denied           = abi.Denied           // the manifest does not allow it: change the manifest
-	Conflict         = abi.Conflict         // the state is not the one the call assumes: look again, then decide
-	LeaseBusy        = abi.LeaseBusy        // another holder has the lease: try again after the retry time
-	LeaseLost        = abi.LeaseLost        // this lease is over: stop acting under it
-	Fenced           = abi.Fenced           // a newer fence has been seen: stop writing
-	BreakerOpen      = abi.BreakerOpen      // the dependency is known to fail: try again after the retry time
-	Deferred         = abi.Deferred         // somebody else is probing the dependency: try again after the retry time
-	Overloaded       = abi.Overloaded       // a queue or bound is full: try again later, with less
-	Unavailable      = abi.Unavailable      // the coordination store does not answer: try again later
-	DeadlineExceeded = abi.DeadlineExceeded // the time is over: the outcome of work begun is unknown
-	Canceled         = abi.Canceled         // the caller went away
-	TooLarge         = abi.TooLarge         // a size limit was exceeded: send less
-	InProgress       = abi.InProgress       // the same request is being executed: try again after the retry time
-	Mismatch         = abi.Mismatch         // the idempotency key was used with another request
-	ReservationLost  = abi.ReservationLost  // another holder took the reservation over: use its answer
-	DependencyFailed = abi.DependencyFailed // the dependency could not be reached or broke off
-	OutcomeUnknown   = abi.OutcomeUnknown   // an effect may have happened and cannot be known
-	Unsupported      = abi.Unsupported      // this host does not have the function or option
-	Internal         = abi.Internal         // a fault of the host, or an error without a code
+	Invalid           = abi.Invalid           // an argument is wrong: fix the call
+	NotFound          = abi.NotFound          // there is no such thing: do not retry
+	Denied            = abi.Denied            // the manifest does not allow it: change the manifest
+	Conflict          = abi.Conflict          // the state is not the one the call assumes: look again, then decide
+	LeaseBusy         = abi.LeaseBusy         // another holder has the lease: try again after the retry time
+	LeaseLost         = abi.LeaseLost         // this lease is over: stop acting under it
+	Fenced            = abi.Fenced            // a newer fence has been seen: stop writing
+	BreakerOpen       = abi.BreakerOpen       // the dependency is known to fail: try again after the retry time
+	Deferred          = abi.Deferred          // somebody else is probing the dependency: try again after the retry time
+	Overloaded        = abi.Overloaded        // a queue or bound is full: try again later, with less
+	Unavailable       = abi.Unavailable       // the coordination store does not answer: try again later
+	DeadlineExceeded  = abi.DeadlineExceeded  // the time is over: the outcome of work begun is unknown
+	Canceled          = abi.Canceled          // the caller went away
+	TooLarge          = abi.TooLarge          // a size limit was exceeded: send less
+	InProgress        = abi.InProgress        // the same request is being executed: try again after the retry time
+	Mismatch          = abi.Mismatch          // the idempotency key was used with another request
+	ReservationLost   = abi.ReservationLost   // another holder took the reservation over: use its answer
+	DependencyFailed  = abi.DependencyFailed  // the dependency could not be reached or broke off
+	OutcomeUnknown    = abi.OutcomeUnknown    // an effect may have happened and cannot be known
+	Unsupported       = abi.Unsupported       // this host does not have the function or option
+	Internal          = abi.Internal          // a fault of the host, or an error without a code
+	AnswerUnavailable = abi.AnswerUnavailable // the request was carried out and its answer is not kept: do not repeat it
 )
 
 // A CallError is a host call that failed. It unwraps to its code.
