@@ -31,6 +31,10 @@ type Config struct {
 	// with hosts that do not. Nil means that hosts only meet in the bucket: each
 	// claims an object that it is asked about.
 	Messenger kvbucket.Messenger
+	// Answers holds what executions have answered, if it is larger than
+	// MaxInlineAnswer. All hosts of a fleet share one. Nil means that such answers
+	// are kept for nobody.
+	Answers kvbucket.Blobs
 	// Host names this host to operators, in records and in logs. Hosts may share
 	// a name: what tells them apart is a random incarnation that Open adds. Empty
 	// means "host".
