@@ -87,6 +87,14 @@ func (h *Host) Dependency(id ID, p Policy) (*Dependency, error) {
 	if err != nil {
 		return nil, err
 	}
+	d := h.dependency(id, key)
+	d.policy.Store(&policy)
+	d.limit.Store(int64(policy.MaxInFlight))
+	d.prepare()
+	return d, nil
+}
+
+func (h *Host) dependency(id ID, key string) *Dependency {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d, ok := h.dependencies[id]
@@ -95,9 +103,19 @@ func (h *Host) Dependency(id ID, p Policy) (*Dependency, error) {
 		d.node.viewer.Store(d)
 		h.dependencies[id] = d
 	}
-	d.policy.Store(&policy)
-	d.limit.Store(int64(policy.MaxInFlight))
-	return d, nil
+	return d
+}
+
+// prepare lets an active probe begin without traffic: the breaker may have been
+// open for long when this host learns of the dependency, or of the probe.
+func (d *Dependency) prepare() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.policy.Load().Probe != nil && d.view.Load() == nil {
+		d.startLook() // the first view sets the timer
+		return
+	}
+	d.arm()
 }
 
 // Admit asks whether a call may go out. Every admission must be reported exactly
@@ -170,16 +188,11 @@ func (d *Dependency) look(ctx context.Context) error {
 		return nil
 	}
 	d.mu.Lock()
-	if d.looked == nil {
-		looked := make(chan struct{})
-		//nolint:contextcheck // on behalf of all callers
-		if !d.host.start(func() { defer close(looked); d.lookFirst() }) {
-			d.mu.Unlock()
-			return closed()
-		}
-		d.looked = looked
-	}
+	looks := d.startLook()
 	d.mu.Unlock()
+	if !looks {
+		return closed()
+	}
 	select {
 	case <-d.looked:
 		return nil
@@ -188,8 +201,23 @@ func (d *Dependency) look(ctx context.Context) error {
 	}
 }
 
+// startLook begins the first look unless it has begun, and reports false if the
+// host closes. The caller holds mu.
+func (d *Dependency) startLook() bool {
+	if d.looked != nil {
+		return true
+	}
+	d.looked = make(chan struct{})
+	if !d.host.start(d.lookFirst) {
+		d.looked = nil
+		return false
+	}
+	return true
+}
+
 // lookFirst asks for the state, once for all first calls.
 func (d *Dependency) lookFirst() {
+	defer close(d.looked)
 	patient, cancel := context.WithTimeout(d.host.ctx, firstLook)
 	defer cancel()
 	a := d.node.post(record.Look{}).await(patient)

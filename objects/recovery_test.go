@@ -162,6 +162,37 @@ func TestActiveProbeRecoversWithoutTraffic(t *testing.T) {
 	})
 }
 
+func TestHostThatStartsWhileTheBreakerIsOpenProbesWithoutTraffic(t *testing.T) {
+	for name, late := range map[string]bool{
+		"when it learns of the dependency":         false,
+		"when it learns of the probe, by a reload": true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := kvbucket.NewMemory()
+				first := openHost(t, store, objects.Config{})
+				open(t, dependency(t, first, "payments", objects.Policy{}))
+				if err := first.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				var probes atomic.Int64
+				h := openHost(t, store, objects.Config{})
+				if late {
+					refusal(t, call(t, dependency(t, h, "payments", objects.Policy{}), objects.Success), abi.BreakerOpen)
+				}
+				d := dependency(t, h, "payments", objects.Policy{Probe: func(context.Context) objects.Outcome {
+					probes.Add(1)
+					return objects.Success
+				}})
+				pass(time.Minute)
+				if n := probes.Load(); n != 1 || d.View().State != objects.StateClosed {
+					t.Errorf("%d probes, and the breaker is %s", n, d.View().State)
+				}
+			})
+		})
+	}
+}
+
 func TestTrafficGrowsAfterClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dependency(t, openHost(t, kvbucket.NewMemory(), objects.Config{}), "payments", objects.Policy{Ramp: 10 * time.Second})
