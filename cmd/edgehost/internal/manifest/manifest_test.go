@@ -132,10 +132,13 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 			`edgehost.toml:5:17: there is no dependency "payment" (did you mean payments?)`,
 			`edgehost.toml:5:28: there is no dependency "mail" (describe it: [dependency.mail] with a url)`,
 		}},
-		{"objects, hosts and secrets that cannot be", function + "objects = [\"guilds/\", \"a/*/b\", \"a/b*\", \"leader\", \"a/b/c\"]\nallow_hosts = [\"a.example/path\", \"a.example:443\", \"http://a.example\", \"*.a.example\", \"10.0.0.1\", \"a.example:0\", \"127.1\", \"localhost\"]\nsecrets = [\"STRIPE-KEY\"]\n", []string{
+		{"objects, hosts and secrets that cannot be", function + "objects = [\"guilds/\", \"a/*/b\", \"a/b*\", \"leader\", \"a/b/c\", \"*\", \"*/x\", \"*/*\"]\nallow_hosts = [\"a.example/path\", \"a.example:443\", \"http://a.example\", \"*.a.example\", \"10.0.0.1\", \"a.example:0\", \"127.1\", \"localhost\"]\nsecrets = [\"STRIPE-KEY\"]\n", []string{
 			`edgehost.toml:5:12: objects: "guilds/" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
 			`edgehost.toml:5:23: objects: "a/*/b" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
 			`edgehost.toml:5:32: objects: "a/b*" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
+			`edgehost.toml:5:59: objects: "*" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
+			`edgehost.toml:5:64: objects: "*/x" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
+			`edgehost.toml:5:71: objects: "*/*" names no lease object (write "name", "class/name", or "class/*" for all of a class)`,
 			`edgehost.toml:6:16: allow_hosts: "a.example/path": an entry is a host with an optional port, without a path (write "HOST[:PORT]" for https, or "http://HOST[:PORT]"; "*.HOST" is all names below it)`,
 			`edgehost.toml:6:86: allow_hosts: "10.0.0.1": the address is private: only a dependency may name it (write "HOST[:PORT]" for https, or "http://HOST[:PORT]"; "*.HOST" is all names below it)`,
 			`edgehost.toml:6:98: allow_hosts: "a.example:0": the port is not between 1 and 65535 (write "HOST[:PORT]" for https, or "http://HOST[:PORT]"; "*.HOST" is all names below it)`,
