@@ -67,6 +67,7 @@ type Lease struct {
 	halt   context.CancelFunc
 	joined chan struct{} // closed when the renewer has ended
 
+	renewals atomic.Int64 // that were sent, which numbers them
 	ending   atomic.Bool
 	ended    chan struct{} // closed when endError is set
 	endError error
@@ -150,7 +151,7 @@ func (l *Lease) keep() bool {
 func (l *Lease) renew() {
 	defer close(l.joined)
 	due := time.Now().Add(l.pace())
-	for attempt := 1; ; {
+	for {
 		left := l.Remaining()
 		if left == 0 {
 			l.lose("deadline")
@@ -162,7 +163,7 @@ func (l *Lease) renew() {
 		if time.Now().Before(due) || l.Err() != nil {
 			continue
 		}
-		switch l.tryRenew(attempt) {
+		switch l.tryRenew() {
 		case 0:
 			due = time.Now().Add(l.pace())
 		case abi.LeaseLost:
@@ -172,7 +173,6 @@ func (l *Lease) renew() {
 			l.object.host.metrics.leaseFailures.WithLabelValues("renew", "unavailable").Inc()
 			due = time.Now().Add(jittered(min(l.opts.TTL/20, time.Second)))
 		}
-		attempt++
 	}
 }
 
@@ -183,12 +183,18 @@ func (l *Lease) pace() time.Duration {
 	return d*9/10 + rand.N(d/5+1)
 }
 
-// tryRenew makes one attempt. Its moment is taken before it is sent: that is when
-// the owner's clock for the lease starts at the earliest.
-func (l *Lease) tryRenew(attempt int) abi.Code {
+// tryRenew makes one attempt of the renewer.
+func (l *Lease) tryRenew() abi.Code {
 	ctx, cancel := context.WithTimeout(l.stop, min(l.opts.TTL/6, l.Remaining()))
 	defer cancel()
-	sent := l.object.host.clock()
+	return l.extend(ctx)
+}
+
+// extend makes the owner commit that the lease is held after this call began. Its
+// moment is taken before it is sent: that is when the owner's clock for the lease
+// starts at the earliest.
+func (l *Lease) extend(ctx context.Context) abi.Code {
+	sent, attempt := l.object.host.clock(), int(l.renewals.Add(1))
 	a := l.node.ask(ctx, record.Renew{Lease: l.key, Fence: l.fence, Renewal: attempt})
 	if a.Code != 0 {
 		return a.Code

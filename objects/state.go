@@ -16,8 +16,11 @@ import (
 // that was never written has no value (nil) and is no error. With a lease, Get
 // first writes the lease's fence into the key: from then on no holder with a lower
 // fence can write it. That makes a record of the key if there is none, and no call
-// removes one: the names of keys must be bounded. Without a lease the value is a hint that Put checks. Errors:
-// abi.LeaseLost if the lease is over (nothing was sent), abi.Fenced if the key has
+// removes one: the names of keys must be bounded. An operator who deletes the record
+// of a key loses its value and no guard, as long as the store keeps a marker in its
+// place, which the nats tool's "kv del" and "kv purge" leave. Without a lease the
+// value is a hint that Put checks. Errors: abi.LeaseLost if the lease is over
+// (nothing was written), abi.Fenced if the key has
 // seen a newer fence, abi.Invalid, a *Refusal of unavailable, those of ctx.
 func (o *Object) Get(ctx context.Context, key string, lease *Lease) (value []byte, rev kvbucket.Revision, err error) {
 	c, err := o.cell(key, lease)
@@ -137,6 +140,9 @@ func (c *cell) get(ctx context.Context) (record.State, kvbucket.Revision, error)
 		if s.Fence > c.fence() {
 			return s, rev, abi.Fenced
 		}
+		if err := c.confirm(ctx, s, rev); err != nil {
+			return s, rev, err
+		}
 		s.Fence = c.fence()
 		rev, err = c.write(ctx, s, rev)
 		if !errors.Is(err, kvbucket.ErrConflict) {
@@ -146,6 +152,24 @@ func (c *cell) get(ctx context.Context) (record.State, kvbucket.Revision, error)
 			return s, 0, context.Cause(ctx)
 		}
 	}
+}
+
+// confirm makes sure, before the fence is written into a record that holds none,
+// that no newer one was given out: the record may have held one before an operator
+// deleted it. The owner has to commit that the lease is held, after the revision
+// was seen that the write is going to replace.
+func (c *cell) confirm(ctx context.Context, s record.State, rev kvbucket.Revision) error {
+	if s.Fence != 0 || rev == 0 {
+		return nil
+	}
+	code := c.lease.extend(ctx)
+	if code == 0 {
+		return nil
+	}
+	if code == abi.LeaseLost {
+		return code
+	}
+	return kvbucket.ErrUnavailable
 }
 
 // read returns what the bucket shows, or the newest that this holder knows to

@@ -222,3 +222,77 @@ func TestStateWithoutTheStoreIsUnavailable(t *testing.T) {
 		}
 	})
 }
+
+// An erasable bucket shows the value "deleted" as an operator's deletion.
+type erasable struct{ *flaky }
+
+func (e erasable) Get(ctx context.Context, key string) (kvbucket.Entry, error) {
+	entry, err := e.flaky.Get(ctx, key)
+	if string(entry.Value) == "deleted" {
+		return kvbucket.Entry{Key: key, Revision: entry.Revision}, kvbucket.ErrNotFound
+	}
+	return entry, err
+}
+
+func (e erasable) erase(tb testing.TB, key string) {
+	tb.Helper()
+	entry, err := e.Memory.Get(tb.Context(), key)
+	if err == nil {
+		_, err = e.Memory.Update(tb.Context(), key, []byte("deleted"), entry.Revision)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// The former holder's clock stands still, so it believes that it may act, while an
+// operator deletes what would tell it that it may not.
+func TestFormerHolderCannotWriteAKeyWhoseRecordWasDeleted(t *testing.T) {
+	for name, written := range map[string]bool{
+		"it is gone": false,
+		"somebody without a lease wrote it since": true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := kvbucket.NewMemory()
+				stopped, running := erasable{newFlaky(store)}, erasable{newFlaky(store)}
+				var cfg objects.Config
+				cfg.Bucket = stopped
+				objects.SetClock(&cfg, func() (time.Duration, time.Time) { return 0, epoch })
+				former := object(t, openHost(t, stopped, cfg), "guild/42")
+				next := object(t, openHost(t, running, objects.Config{}), "guild/42")
+				old := acquire(t, former, objects.LeaseOptions{})
+				if _, _, err := former.Get(t.Context(), "k", old); err != nil {
+					t.Fatal(err)
+				}
+				stopped.setDown(true)
+				l := acquire(t, next, objects.LeaseOptions{Wait: time.Minute})
+				if _, _, err := next.Get(t.Context(), "k", l); err != nil {
+					t.Fatal(err)
+				}
+				running.erase(t, "s.shop.guild/42.main.k")
+				if written {
+					_, rev, err := next.Get(t.Context(), "k", nil)
+					if err == nil {
+						_, err = next.Put(t.Context(), "k", []byte("theirs"), rev, nil)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				stopped.setDown(false)
+				if err := old.Err(); err != nil {
+					t.Fatalf("the former holder knows: %v", err)
+				}
+				if _, _, err := former.Get(t.Context(), "k", old); !errors.Is(err, abi.LeaseLost) {
+					t.Errorf("the former holder guards the key: got %v, want lease_lost", err)
+				}
+				if _, rev, err := next.Get(t.Context(), "k", l); err != nil {
+					t.Errorf("the holder: %v", err)
+				} else if _, err := next.Put(t.Context(), "k", nil, rev, l); err != nil {
+					t.Errorf("the holder: %v", err)
+				}
+			})
+		})
+	}
+}
