@@ -123,7 +123,7 @@ func speakAsOldServer(l net.Listener) error {
 	if err != nil {
 		return err
 	}
-	defer hangUp(conn)
+	defer func() { _ = conn.Close() }() // all has been said
 	const info = `INFO {"server_id":"old","version":"2.10.29","proto":1,"headers":true,"max_payload":1048576}`
 	_, err = fmt.Fprint(conn, info+"\r\n")
 	for lines := bufio.NewScanner(conn); err == nil && lines.Scan(); {
@@ -251,7 +251,7 @@ func TestLossAndReturnOfTheConnectionAreLogged(t *testing.T) {
 	s := startServer(t, kvbucket.ServerConfig{Listen: listenAny, LazySync: true})
 	lines := make(chan string, 100)
 	p, c := dialProxy(t, s, kvbucket.ConnConfig{Logger: slog.New(slog.NewTextHandler(lineWriter(lines), nil))})
-	p.cut()
+	p.Cut()
 	for _, want := range []string{"connection to the store lost", "connected to the store again"} {
 		select {
 		case line := <-lines:

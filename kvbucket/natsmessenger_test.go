@@ -13,13 +13,14 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/kvbucket/natstest"
 )
 
 // A brokenLine has a proxy between its server and one of its ends.
 type brokenLine struct {
 	line
 	server *kvbucket.Server
-	proxy  *proxy
+	proxy  *natstest.Proxy
 }
 
 func newBrokenLine(t *testing.T) *brokenLine {
@@ -39,10 +40,10 @@ func TestARequestThatVanishesIsSentOnceMore(t *testing.T) {
 	if _, err := b.caller.Call(b.ctx, "alpha", []byte("first")); err != nil {
 		t.Fatal(err)
 	}
-	b.proxy.dropRequests.Store(true)
+	b.proxy.DropRequests.Store(true)
 	go func() {
-		<-b.proxy.dropped
-		b.proxy.dropRequests.Store(false)
+		<-b.proxy.Dropped
+		b.proxy.DropRequests.Store(false)
 	}()
 	began := time.Now()
 	answer, err := b.caller.Call(b.ctx, "alpha", []byte("hello"))
@@ -60,8 +61,8 @@ func TestTwoMissingReceiptsEndACall(t *testing.T) {
 		begin func(b *brokenLine)
 		most  int // requests that arrive
 	}{
-		{"requests vanish", func(b *brokenLine) { b.proxy.dropRequests.Store(true) }, 0},
-		{"receipts and answers vanish", func(b *brokenLine) { b.proxy.dropReplies.Store(true) }, 2},
+		{"requests vanish", func(b *brokenLine) { b.proxy.DropRequests.Store(true) }, 0},
+		{"receipts and answers vanish", func(b *brokenLine) { b.proxy.DropReplies.Store(true) }, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBrokenLine(t)
@@ -88,7 +89,7 @@ func TestARequestThatRunsIsNotStartedAgain(t *testing.T) {
 	b := newBrokenLine(t)
 	s := newStuckHandler()
 	serve(t, b.listener, "alpha", s.handle)
-	b.proxy.dropReplies.Store(true)
+	b.proxy.DropReplies.Store(true)
 	_, err := b.caller.Call(b.ctx, "alpha", nil)
 	wantError(t, err, kvbucket.ErrNoReceipt)
 	if n := len(s.entered); n != 1 {
@@ -103,9 +104,9 @@ func TestWithoutAConnectionNothingIsSent(t *testing.T) {
 		t.Error("a request arrived")
 		return nil
 	})
-	b.proxy.refuse.Store(true)
-	b.proxy.cut()
-	<-b.proxy.refused
+	b.proxy.Refuse.Store(true)
+	b.proxy.Cut()
+	<-b.proxy.Refused
 	began := time.Now()
 	_, err := b.caller.Call(b.ctx, "alpha", nil)
 	wantError(t, err, kvbucket.ErrUnavailable)
@@ -129,11 +130,11 @@ func TestACallOutlivesItsConnection(t *testing.T) {
 		answers <- string(answer)
 	}()
 	s.enter(b.line)
-	b.proxy.refuse.Store(true)
-	b.proxy.cut()
-	<-b.proxy.refused
+	b.proxy.Refuse.Store(true)
+	b.proxy.Cut()
+	<-b.proxy.Refused
 	s.release(b.line, "lost with the connection")
-	b.proxy.refuse.Store(false)
+	b.proxy.Refuse.Store(false)
 	s.enter(b.line)
 	s.release(b.line, "again")
 	if got := <-answers; got != "again" {
@@ -144,7 +145,7 @@ func TestACallOutlivesItsConnection(t *testing.T) {
 func TestAListenerOutlivesItsConnection(t *testing.T) {
 	b := newBrokenLine(t)
 	serve(t, b.caller, "beta", echo) // the end behind the proxy
-	b.proxy.cut()
+	b.proxy.Cut()
 	eventually(t, "the address is served again", func() bool {
 		_, err := b.listener.Call(b.ctx, "beta", nil)
 		return err == nil
@@ -157,7 +158,7 @@ func TestManyReconnectsLeakNothingOfAMessenger(t *testing.T) {
 	serve(t, b.caller, "behind", echo)
 	serve(t, b.listener, "before", echo)
 	round := func() {
-		b.proxy.cut()
+		b.proxy.Cut()
 		eventuallyFast(t, "requests pass in both directions", func() bool {
 			_, there := b.caller.Call(t.Context(), "before", nil)
 			_, back := b.listener.Call(t.Context(), "behind", nil)

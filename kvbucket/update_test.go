@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/kvbucket/natstest"
 )
 
 const listenAny = "127.0.0.1:0"
@@ -20,7 +21,7 @@ const listenAny = "127.0.0.1:0"
 // A faultyLink is a bucket reached through a proxy, and the same bucket reached
 // directly.
 type faultyLink struct {
-	proxy   *proxy
+	proxy   *natstest.Proxy
 	bucket  *kvbucket.JetStream
 	direct  *kvbucket.JetStream
 	server  *kvbucket.Server
@@ -70,7 +71,7 @@ func (f *faultyLink) awaitLoss(t *testing.T, value string) kvbucket.Revision {
 	t.Helper()
 	r := f.awaitValue(t, value)
 	select {
-	case <-f.proxy.dropped:
+	case <-f.proxy.Dropped:
 	case <-time.After(patience):
 		t.Fatal("no acknowledgement to drop")
 	}
@@ -93,10 +94,10 @@ func (f *faultyLink) wantAmbiguous(t *testing.T, resolved string) {
 func TestALostAcknowledgementIsResolvedAndTheWriteAppliedOnce(t *testing.T) {
 	f := newFaultyLink(t)
 	first := mustUpdate(t, f.bucket, "k", "one", 0)
-	f.proxy.dropReplies.Store(true)
+	f.proxy.DropReplies.Store(true)
 	done := f.update(deadline(t), "two", first)
 	second := f.awaitLoss(t, "two")
-	f.proxy.heal()
+	f.proxy.Heal()
 	if got := <-done; got.err != nil || got.revision != second {
 		t.Errorf("got revision %d and error %v, want %d", got.revision, got.err, second)
 	}
@@ -111,10 +112,10 @@ func TestALostAcknowledgementIsResolvedAndTheWriteAppliedOnce(t *testing.T) {
 func TestALostAcknowledgementIsResolvedOnTheSameConnection(t *testing.T) {
 	t.Parallel()
 	f := newFaultyLink(t)
-	f.proxy.dropReplies.Store(true)
+	f.proxy.DropReplies.Store(true)
 	done := f.update(deadline(t), "one", 0)
 	first := f.awaitLoss(t, "one")
-	f.proxy.dropReplies.Store(false)
+	f.proxy.DropReplies.Store(false)
 	if got := <-done; got.err != nil || got.revision != first {
 		t.Errorf("got revision %d and error %v, want %d", got.revision, got.err, first)
 	}
@@ -123,10 +124,10 @@ func TestALostAcknowledgementIsResolvedOnTheSameConnection(t *testing.T) {
 
 func TestAWriteThatWasOverwrittenBeforeItsAcknowledgementIsNotCalledAConflict(t *testing.T) {
 	f := newFaultyLink(t)
-	f.proxy.dropReplies.Store(true)
+	f.proxy.DropReplies.Store(true)
 	done := f.update(deadline(t), "mine", 0)
 	mustUpdate(t, f.direct, "k", "theirs", f.awaitLoss(t, "mine"))
-	f.proxy.heal()
+	f.proxy.Heal()
 	err := (<-done).err
 	wantError(t, err, kvbucket.ErrUnknown)
 	if errors.Is(err, kvbucket.ErrConflict) {
@@ -137,11 +138,11 @@ func TestAWriteThatWasOverwrittenBeforeItsAcknowledgementIsNotCalledAConflict(t 
 func TestAWriteThatNeverArrivedAndThenLostIsAConflict(t *testing.T) {
 	t.Parallel()
 	f := newFaultyLink(t)
-	f.proxy.dropRequests.Store(true)
+	f.proxy.DropRequests.Store(true)
 	done := f.update(deadline(t), "mine", 0)
-	<-f.proxy.dropped
+	<-f.proxy.Dropped
 	mustUpdate(t, f.direct, "k", "theirs", 0)
-	f.proxy.heal()
+	f.proxy.Heal()
 	wantError(t, (<-done).err, kvbucket.ErrConflict)
 	f.wantAmbiguous(t, "not_applied")
 }
@@ -149,19 +150,19 @@ func TestAWriteThatNeverArrivedAndThenLostIsAConflict(t *testing.T) {
 func TestAWriteWhoseFateCannotBeKnownIsUnknown(t *testing.T) {
 	t.Parallel()
 	f := newFaultyLink(t)
-	f.proxy.dropRequests.Store(true)
+	f.proxy.DropRequests.Store(true)
 	done := f.update(deadline(t), "mine", 0)
-	<-f.proxy.dropped
+	<-f.proxy.Dropped
 	// Two writes of others hide whether ours was between them.
 	mustUpdate(t, f.direct, "k", "second", mustUpdate(t, f.direct, "k", "first", 0))
-	f.proxy.heal()
+	f.proxy.Heal()
 	wantError(t, (<-done).err, kvbucket.ErrUnknown)
 	f.wantAmbiguous(t, "unknown")
 }
 
 func TestAWriteWhoseContextEndsBeforeTheAcknowledgementIsUnknown(t *testing.T) {
 	f := newFaultyLink(t)
-	f.proxy.dropReplies.Store(true)
+	f.proxy.DropReplies.Store(true)
 	ctx, cancel := context.WithCancel(deadline(t))
 	done := f.update(ctx, "one", 0)
 	f.awaitLoss(t, "one")
@@ -176,7 +177,7 @@ func TestAWriteUnderWayWhenTheConnectionClosesIsUnknown(t *testing.T) {
 	s := startServer(t, kvbucket.ServerConfig{Listen: listenAny, LazySync: true})
 	p, c := dialProxy(t, s, kvbucket.ConnConfig{})
 	f := &faultyLink{proxy: p, bucket: openBucket(t, c), direct: openBucket(t, dialServer(t, s))}
-	p.dropReplies.Store(true)
+	p.DropReplies.Store(true)
 	done := f.update(deadline(t), "one", 0)
 	f.awaitLoss(t, "one")
 	if err := c.Close(t.Context()); err != nil {
@@ -189,17 +190,17 @@ func TestAWriteUnderWayWhenTheConnectionClosesIsUnknown(t *testing.T) {
 
 func TestAShortOutageIsRiddenOutWithoutDoubt(t *testing.T) {
 	f := newFaultyLink(t)
-	f.proxy.refuse.Store(true)
-	f.proxy.cut()
-	<-f.proxy.refused // the client has noticed
+	f.proxy.Refuse.Store(true)
+	f.proxy.Cut()
+	<-f.proxy.Refused // the client has noticed
 	done := f.update(deadline(t), "one", 0)
 	read := make(chan error, 1)
 	go func() {
 		_, err := f.bucket.Get(deadline(t), "nobody")
 		read <- err
 	}()
-	<-f.proxy.refused
-	f.proxy.refuse.Store(false)
+	<-f.proxy.Refused
+	f.proxy.Refuse.Store(false)
 	if got := <-done; got.err != nil {
 		t.Error(got.err)
 	}
@@ -210,9 +211,9 @@ func TestAShortOutageIsRiddenOutWithoutDoubt(t *testing.T) {
 func TestALongOutageFailsAtOnceAndSendsNothing(t *testing.T) {
 	t.Parallel()
 	f := newFaultyLink(t)
-	f.proxy.refuse.Store(true)
-	f.proxy.cut()
-	<-f.proxy.refused
+	f.proxy.Refuse.Store(true)
+	f.proxy.Cut()
+	<-f.proxy.Refused
 	began := time.Now()
 	err := (<-f.update(context.WithoutCancel(t.Context()), "one", 0)).err
 	wantError(t, err, kvbucket.ErrUnavailable)
@@ -228,7 +229,7 @@ func TestALongOutageFailsAtOnceAndSendsNothing(t *testing.T) {
 	if waited := time.Since(began); waited > time.Second {
 		t.Errorf("waited %v although the outage is old", waited)
 	}
-	f.proxy.heal()
+	f.proxy.Heal()
 	awaitConnection(t, f.bucket)
 	_, err = f.direct.Get(deadline(t), "k")
 	wantError(t, err, kvbucket.ErrNotFound)
@@ -262,11 +263,11 @@ func TestEveryCutLinkLeavesEachWriteAppliedOnce(t *testing.T) {
 		if _, err := f.bucket.Get(deadline(t), "k"); err != nil { // connected again
 			t.Fatal(err)
 		}
-		f.proxy.dropReplies.Store(i%2 == 0)
+		f.proxy.DropReplies.Store(i%2 == 0)
 		value := fmt.Sprint(i)
 		done := f.update(deadline(t), value, last)
 		f.awaitValue(t, value)
-		f.proxy.heal()
+		f.proxy.Heal()
 		got := <-done
 		if got.err != nil {
 			t.Fatal(got.err)
@@ -285,14 +286,14 @@ func TestARestartOfTheServerForgetsNoWrite(t *testing.T) {
 	b := openBucket(t, c)
 	first := mustUpdate(t, b, "k", "one", 0)
 	f := &faultyLink{proxy: p, bucket: b, direct: openBucket(t, dialServer(t, s))}
-	p.dropReplies.Store(true)
+	p.DropReplies.Store(true)
 	done := f.update(deadline(t), "two", first)
 	second := f.awaitLoss(t, "two")
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	startServer(t, kvbucket.ServerConfig{Dir: dir, Listen: strings.TrimPrefix(s.URL(), "nats://")})
-	p.heal()
+	p.Heal()
 	if got := <-done; got.err != nil || got.revision != second {
 		t.Errorf("got revision %d and error %v, want %d", got.revision, got.err, second)
 	}
@@ -341,4 +342,17 @@ func TestAFullBucketRefusesAndSaysWhy(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "maximum bytes exceeded") || time.Since(began) > time.Second {
 		t.Errorf("got %v after %v", err, time.Since(began))
 	}
+}
+
+// dialProxy connects through a new proxy to s.
+func dialProxy(tb testing.TB, s *kvbucket.Server, cfg kvbucket.ConnConfig) (*natstest.Proxy, *kvbucket.Conn) {
+	tb.Helper()
+	p := natstest.StartProxy(tb, s.URL())
+	cfg.URL = p.URL()
+	c, err := kvbucket.Dial(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	closeLater(tb, c)
+	return p, c
 }

@@ -164,7 +164,7 @@ func TestManyReconnectsLeakNeitherConsumersNorGoroutines(t *testing.T) {
 	}
 	before := goruntime.NumGoroutine()
 	for range reconnects {
-		p.cut()
+		p.Cut()
 		awaitConnection(t, b)
 	}
 	mustUpdate(t, b, "k", "end", last)

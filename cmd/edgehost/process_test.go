@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/edgehost/edgehost/kvbucket/natstest"
 )
 
 // asProgram in the environment makes the test binary the program itself: tests
@@ -20,7 +22,7 @@ import (
 const asProgram = "EDGEHOST_TEST_AS_PROGRAM=1"
 
 func TestMain(m *testing.M) {
-	if asServer() {
+	if natstest.Serve() {
 		return
 	}
 	name, value, _ := strings.Cut(asProgram, "=")
