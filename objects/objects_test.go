@@ -10,10 +10,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/edgehost/edgehost/kvbucket"
+	"github.com/edgehost/edgehost/kvbucket/natstest"
 	"github.com/edgehost/edgehost/objects"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if natstest.Serve() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func dependency(tb testing.TB, h *objects.Host, name string, p objects.Policy) *objects.Dependency {
 	tb.Helper()
