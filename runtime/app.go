@@ -33,6 +33,7 @@ type FunctionConfig struct {
 	MaxLateSettlement time.Duration // how much longer the guest may run after that; 0, at most 5 min
 	Fuel              int64         // of one request, in the units of wasmbin.Meter; no limit
 	Memory            int64         // bytes of linear memory of one instance; 64 MiB, less than 4 GiB
+	Isolation         Isolation     // what a request may find of earlier ones; IsolationInstance
 
 	Env          map[string]string // what the guest reads as configuration
 	Secrets      map[string]string // what it reads as secrets; never logged
@@ -53,6 +54,23 @@ type FunctionConfig struct {
 	MaxCalls        int   // calls, leases and admissions that one request may have open; 32
 	MaxLog          int64 // bytes that one request may log; 256 KiB
 }
+
+// Isolation says what a request may find of those that its instance served
+// before.
+type Isolation int
+
+// The kinds of isolation.
+const (
+	// IsolationInstance lets the state of an instance live on from request to
+	// request, until the instance retires.
+	IsolationInstance Isolation = iota
+
+	// IsolationRequest serves every request in the state right after the
+	// initialization of the guest. Initialization runs once for each deployment
+	// on a host, and what it computed, random numbers included, is the same for
+	// all requests.
+	IsolationRequest
+)
 
 // A DependencyConfig describes a service that functions call, and the object
 // that guards it.
@@ -177,6 +195,9 @@ func (c FunctionConfig) check(dependencies map[string]bool) (errs []error) {
 		if strings.Contains(strings.TrimSuffix(pattern, "/*"), "*") {
 			fail("object %q: a star stands only for the rest of a name, as in \"settings/*\"", pattern)
 		}
+	}
+	if c.Isolation != IsolationInstance && c.Isolation != IsolationRequest {
+		fail("isolation %d is neither IsolationInstance nor IsolationRequest", c.Isolation)
 	}
 	if c.negative() {
 		fail("a limit is negative")

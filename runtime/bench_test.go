@@ -18,13 +18,19 @@ func BenchmarkHello(b *testing.B) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, conformance.HelloBody)
 	})
+	hello := runtime.FunctionConfig{Module: module(b, guests.hello)}
+	restored, fresh := hello, hello
+	restored.Isolation = runtime.IsolationRequest
+	fresh.MaxRequests = 1
 	handlers := []struct {
 		name    string
 		handler http.Handler
 	}{
 		{"plain", plain},
-		{"assembled", benchEngine(b, conformance.Hello())},
-		{"go", benchEngine(b, module(b, guests.hello))},
+		{"assembled", benchEngine(b, runtime.FunctionConfig{Module: conformance.Hello()})},
+		{"go", benchEngine(b, hello)},
+		{"go-restored", benchEngine(b, restored)},
+		{"go-fresh", benchEngine(b, fresh)},
 	}
 	for _, h := range handlers {
 		b.Run("memory/"+h.name, func(b *testing.B) {
@@ -62,10 +68,11 @@ func BenchmarkHello(b *testing.B) {
 	}
 }
 
-func benchEngine(b *testing.B, module []byte) *runtime.Engine {
+func benchEngine(b *testing.B, f runtime.FunctionConfig) *runtime.Engine {
 	b.Helper()
 	h := open(b, runtime.Config{Logger: slog.New(slog.DiscardHandler)})
-	h.deploy(b, runtime.App{Name: "app", Functions: []runtime.FunctionConfig{{Name: "hello", Module: module}}})
+	f.Name = "hello"
+	h.deploy(b, runtime.App{Name: "app", Functions: []runtime.FunctionConfig{f}})
 	return h.Engine
 }
 

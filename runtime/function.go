@@ -46,6 +46,12 @@ func newFunction(a *app, cfg FunctionConfig, m *module, plain *egress.Client) *f
 	return f
 }
 
+// startsAnew reports whether every request has an instance of its own, which is
+// initialized for it.
+func (f *function) startsAnew() bool {
+	return f.cfg.Isolation == IsolationRequest && f.module.snapshot == nil
+}
+
 // errQueue is why a request is refused that found no instance in time.
 var (
 	errQueueFull = fmt.Errorf("runtime: the function's queue is full: %w", abi.Overloaded)
@@ -156,7 +162,7 @@ func (f *function) complete(i *instance, a *arrival) outcome {
 	o := i.x.conclude(a)
 	o.fuel = i.meter.used.Load()
 	if o.slot == slotFunction {
-		i.retire(retiredFailed) // whatever is wrong with it may be in its memory
+		i.end(retiredFailed) // whatever is wrong with it may be in its memory
 	}
 	i.release(time.Now())
 	return o

@@ -13,10 +13,11 @@ import (
 
 // guests builds each Go guest of testdata once.
 var guests = struct {
-	tools, hello func() ([]byte, error)
+	tools, hello, secrets func() ([]byte, error)
 }{
-	tools: sync.OnceValues(func() ([]byte, error) { return build("tools", "c-shared") }),
-	hello: sync.OnceValues(func() ([]byte, error) { return build("hello", "c-shared") }),
+	tools:   sync.OnceValues(func() ([]byte, error) { return build("tools", "c-shared") }),
+	hello:   sync.OnceValues(func() ([]byte, error) { return build("hello", "c-shared") }),
+	secrets: sync.OnceValues(func() ([]byte, error) { return build("secrets", "c-shared") }),
 }
 
 // build compiles a guest with the toolchain that runs the tests.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +23,10 @@ type instance struct {
 	function *function
 	module   api.Module
 	memory   memory
-	region   region // what memory is made of
+	region   region              // what memory is made of
+	globals  []api.MutableGlobal // of a guest that can be restored
 	handle   api.Function
+	resume   api.Function // nil if the guest has none, or is never restored
 	result   [1]uint64
 	guest    guestContext
 	meter    meter
@@ -43,7 +46,7 @@ type instance struct {
 
 // Reasons for an instance to go, the values of a label.
 const (
-	retiredTrap        = "trap" // calls that nest too deeply too
+	retiredTrap        = "trap"
 	retiredFuel        = "fuel"
 	retiredExit        = "exit"
 	retiredTimeout     = "timeout"
@@ -53,7 +56,11 @@ const (
 	retiredAge         = "max_age"
 	retiredIdle        = "idle"
 	retiredDrained     = "drained"
-	retiredInit        = "init" // it could not be started
+	retiredInit        = "init"      // it could not be started
+	retiredHost        = "host"      // a function of the host failed in the middle of a call
+	retiredDepth       = "depth"     // calls nested too deeply
+	retiredMemory      = "memory"    // it is too large to be restored
+	retiredIsolation   = "isolation" // every request has one of its own
 )
 
 func newInstance(f *function) *instance {
@@ -88,6 +95,7 @@ func (i *instance) run() {
 			i.retire(retiredTimeout) // nobody waits for it any more
 			break
 		}
+		i.restore()
 		i.done <- struct{}{}
 	}
 	i.close()
@@ -112,6 +120,8 @@ func (i *instance) release(now time.Time) {
 	i.used = now
 	i.served++
 	switch {
+	case i.function.startsAnew():
+		i.retire(retiredIsolation)
 	case i.served >= i.function.cfg.MaxRequests:
 		i.retire(retiredMaxRequests)
 	case i.tooOld(now):
@@ -124,16 +134,27 @@ func (i *instance) release(now time.Time) {
 
 var errStart = errors.New("runtime: an instance could not be started")
 
-// open instantiates the module and runs its initialization, within the time
-// that a request has.
+// open makes the guest ready to serve, within the time that a request has.
 func (i *instance) open() error {
 	f := i.function
 	f.metrics.coldStarts.Inc()
 	limit := time.AfterFunc(f.cfg.Timeout, i.guest.stop)
 	defer limit.Stop()
+	if s := f.module.snapshot; s != nil {
+		return i.beginRestorable(s)
+	}
+	if err := i.instantiate(); err != nil {
+		return err
+	}
+	return i.initialize(abi.ExportInit)
+}
+
+// instantiate makes the guest, which may have a start function.
+func (i *instance) instantiate() error {
 	ctx := experimental.WithMemoryAllocator(&i.guest, &i.region)
-	module, err := f.module.runtime.InstantiateModule(ctx, f.module.compiled, i.moduleConfig())
-	i.meter.rest() // it may have a start function
+	m := i.function.module
+	module, err := m.runtime.InstantiateModule(ctx, m.compiled, i.moduleConfig())
+	i.meter.rest()
 	if err != nil {
 		return err
 	}
@@ -141,15 +162,21 @@ func (i *instance) open() error {
 	i.meter.counter = module.ExportedGlobal(wasmbin.CounterExport)
 	i.memory = memory{module.ExportedMemory(abi.ExportMemory)}
 	i.handle = module.ExportedFunction(abi.ExportHandle)
-	if initialize := module.ExportedFunction(abi.ExportInit); initialize != nil {
-		err := i.meter.call(initialize, nil, 0)
-		f.metrics.fuel.Add(float64(i.meter.used.Load()))
+	return nil
+}
+
+// initialize calls an export that comes before all requests, if there is one.
+func (i *instance) initialize(export string) error {
+	if fn := i.module.ExportedFunction(export); fn != nil {
+		err := i.meter.call(fn, nil, 0)
+		i.function.metrics.fuel.Add(float64(i.meter.used.Load()))
 		if err != nil {
-			return fmt.Errorf("%s: %w", abi.ExportInit, err)
+			return fmt.Errorf("%s: %w", export, err)
 		}
 	}
-	if module.IsClosed() || i.guest.stopped() {
-		return fmt.Errorf("%s ended the guest", abi.ExportInit)
+	i.console.flush()
+	if i.module.IsClosed() || i.guest.stopped() {
+		return fmt.Errorf("%s ended the guest", export)
 	}
 	return nil
 }
@@ -186,22 +213,26 @@ var errResult = errors.New("runtime: the guest returned a result that is not in 
 // serve makes the call for one request. The exchange learns how it ended.
 func (i *instance) serve() {
 	f := i.function
-	err := i.meter.call(i.handle, i.result[:], f.cfg.Fuel)
-	f.metrics.fuel.Add(float64(i.meter.used.Load()))
+	err := i.wake()
+	if err == nil {
+		err = i.meter.call(i.handle, i.result[:], f.cfg.Fuel)
+		f.metrics.fuel.Add(float64(i.meter.used.Load()))
+	}
 	i.console.flush()
 	switch result := int32(uint32(i.result[0])); {
 	case err != nil:
 		i.x.fault(fmt.Errorf("runtime: the guest failed: %w", err))
-		i.retire(i.failure(err))
+		i.end(i.failure(err))
 	case result < 0:
 		i.x.fault(fmt.Errorf("runtime: the guest gave up: %w", abi.Code(result)))
-		i.retire(retiredFailed)
+		i.end(retiredFailed)
 	case result == abi.HandleRetire:
-		i.retire(retiredWish)
+		i.end(retiredWish)
 	case result != abi.HandleDone:
 		i.x.fault(errResult)
-		i.retire(retiredFailed)
+		i.end(retiredFailed)
 	}
+	i.checkRestorable()
 	i.x.settle()
 }
 
@@ -211,9 +242,14 @@ func (i *instance) failure(err error) string {
 		return retiredTimeout
 	case errors.Is(err, errFuel):
 		return retiredFuel
+	case errors.Is(err, errTooDeep):
+		return retiredDepth
 	}
 	if _, ok := errors.AsType[*sys.ExitError](err); ok {
 		return retiredExit
+	}
+	if _, ok := errors.AsType[goruntime.Error](err); ok {
+		return retiredHost
 	}
 	return retiredTrap
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	goruntime "runtime"
 	"sync"
 
@@ -21,7 +20,8 @@ import (
 // A loader turns modules into compiled code, and keeps it.
 type loader struct {
 	cache    wazero.CompilationCache
-	metered  rewritten
+	kept     rewritten
+	written  *pagemap
 	compiler bool // false: this machine can only interpret
 
 	mu    sync.Mutex // guards busy
@@ -38,7 +38,7 @@ type turn struct {
 // newLoader opens the directory with compiled code. With an empty name the code
 // is kept in memory only.
 func newLoader(ctx context.Context, dir string, logger *slog.Logger) (*loader, error) {
-	l := &loader{busy: make(map[[sha256.Size]byte]*turn), slots: make(chan struct{}, 2)}
+	l := &loader{busy: make(map[[sha256.Size]byte]*turn), slots: make(chan struct{}, 2), written: openPagemap()}
 	if l.compiler = canCompile(ctx); !l.compiler {
 		logger.WarnContext(ctx, "functions are interpreted: this system does not allow compiled code, so they run many times slower")
 	}
@@ -53,11 +53,14 @@ func newLoader(ctx context.Context, dir string, logger *slog.Logger) (*loader, e
 	if err != nil {
 		return nil, fmt.Errorf("runtime: compile cache: %w", err)
 	}
-	l.cache, l.metered = cache, rewritten(filepath.Join(dir, meteringVersion))
+	l.cache, l.kept = cache, rewritten(dir)
 	return l, nil
 }
 
-func (l *loader) close(ctx context.Context) error { return l.cache.Close(ctx) }
+func (l *loader) close(ctx context.Context) error {
+	l.written.close()
+	return l.cache.Close(ctx)
+}
 
 // preparePrivate sees to it that a directory exists and that nobody else can
 // write to it: the engine runs what it finds there.
@@ -96,6 +99,7 @@ func canCompile(ctx context.Context) (ok bool) {
 type module struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
+	snapshot *snapshot // what instances begin with; nil: with an initialization of their own
 }
 
 // load checks and compiles the module of a function.
@@ -108,37 +112,37 @@ func (l *loader) load(ctx context.Context, cfg FunctionConfig) (*module, error) 
 		WithCompilationCache(l.cache).
 		WithMemoryLimitPages(pages).
 		WithDebugInfoEnabled(false))
-	m, err := l.loadInto(ctx, r, cfg.Module)
+	m, err := l.loadInto(ctx, r, cfg)
 	if err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
 	return m, nil
 }
 
-func (l *loader) loadInto(ctx context.Context, r wazero.Runtime, binary []byte) (*module, error) {
+func (l *loader) loadInto(ctx context.Context, r wazero.Runtime, cfg FunctionConfig) (*module, error) {
 	if err := provideHost(ctx, r); err != nil {
 		return nil, fmt.Errorf("provide %s: %w", "the host's functions", err)
 	}
 	if err := provideMeter(ctx, r); err != nil {
 		return nil, fmt.Errorf("provide %s: %w", wasmbin.MeterModule, err)
 	}
-	if _, err := wasi_snapshot_preview1.Instantiate(ctx, r); err != nil {
+	if err := provideWASI(ctx, r); err != nil {
 		return nil, fmt.Errorf("provide %s: %w", wasi_snapshot_preview1.ModuleName, err)
 	}
-	compiled, err := l.compile(ctx, r, binary)
+	compiled, snapshot, err := l.compile(ctx, r, cfg)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkCompiled(compiled, r); err != nil {
 		return nil, errors.Join(err, compiled.Close(ctx))
 	}
-	return &module{r, compiled}, nil
+	return &module{r, compiled, snapshot}, nil
 }
 
-// compile meters and compiles a module, or finds that done. The engine's cache does not
+// compile rewrites and compiles a module, or finds that done. The engine's cache does not
 // keep two callers from compiling the same module at once, so that is done here.
-func (l *loader) compile(ctx context.Context, r wazero.Runtime, binary []byte) (wazero.CompiledModule, error) {
-	digest := sha256.Sum256(binary)
+func (l *loader) compile(ctx context.Context, r wazero.Runtime, cfg FunctionConfig) (wazero.CompiledModule, *snapshot, error) {
+	digest := sha256.Sum256(cfg.Module)
 	l.mu.Lock()
 	t := l.busy[digest]
 	if t == nil {
@@ -159,14 +163,15 @@ func (l *loader) compile(ctx context.Context, r wazero.Runtime, binary []byte) (
 	select {
 	case l.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
 	defer func() { <-l.slots }()
-	metered, err := l.metered.metered(digest, binary)
+	rewritten, err := l.kept.module(digest, cfg.Module, rewritingFor(cfg.Isolation))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return compile(experimental.WithCompilationWorkers(ctx, goruntime.GOMAXPROCS(0)), r, metered)
+	compiled, err := compile(experimental.WithCompilationWorkers(ctx, goruntime.GOMAXPROCS(0)), r, rewritten)
+	return compiled, newSnapshot(rewritten, l.written), err
 }
 
 // compile compiles a module. The engine has been seen to panic on some that are
@@ -185,5 +190,6 @@ func compile(ctx context.Context, r wazero.Runtime, binary []byte) (m wazero.Com
 
 // close releases the code, after the last instance is closed.
 func (m *module) close(ctx context.Context) error {
+	m.snapshot.close()
 	return errors.Join(m.compiled.Close(ctx), m.runtime.Close(ctx))
 }

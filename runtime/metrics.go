@@ -14,6 +14,7 @@ type metrics struct {
 	timeouts   *prometheus.CounterVec
 	retired    *prometheus.CounterVec
 	coldStarts *prometheus.CounterVec
+	restores   *prometheus.CounterVec
 	fuel       *prometheus.CounterVec
 	instances  prometheus.Collector
 }
@@ -35,6 +36,7 @@ func newMetrics(r prometheus.Registerer, census func(func(app, function string, 
 		timeouts:   counter("edgehost_call_timeouts_total", "Requests answered at their deadline without the guest.", "app", "function"),
 		retired:    counter("edgehost_instances_retired_total", "Instances that will not serve again.", "reason"),
 		coldStarts: counter("edgehost_cold_starts_total", "Instances started.", "app", "function"),
+		restores:   counter("edgehost_instance_restores_total", "Instances brought back to the state after their initialization, once for each request.", "app", "function"),
 		fuel:       counter("edgehost_guest_fuel_total", "Fuel that guests have used: about the instructions they have executed.", "app", "function"),
 		instances:  instanceCollector(census),
 	}
@@ -53,7 +55,7 @@ func newMetrics(r prometheus.Registerer, census func(func(app, function string, 
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.seconds, m.timeouts, m.retired, m.coldStarts, m.fuel, m.instances}
+	return []prometheus.Collector{m.requests, m.seconds, m.timeouts, m.retired, m.coldStarts, m.restores, m.fuel, m.instances}
 }
 
 // close takes the metrics out of the registry.
@@ -74,6 +76,7 @@ type functionMetrics struct {
 	seconds       prometheus.Observer
 	timeouts      prometheus.Counter
 	coldStarts    prometheus.Counter
+	restores      prometheus.Counter
 	fuel          prometheus.Counter // what is left of a slice at a trap is not in it
 }
 
@@ -83,6 +86,7 @@ func (m *metrics) of(app, function string) *functionMetrics {
 		seconds:    m.seconds.WithLabelValues(app, function),
 		timeouts:   m.timeouts.WithLabelValues(app, function),
 		coldStarts: m.coldStarts.WithLabelValues(app, function),
+		restores:   m.restores.WithLabelValues(app, function),
 		fuel:       m.fuel.WithLabelValues(app, function),
 	}
 }

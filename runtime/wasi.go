@@ -2,11 +2,14 @@ package runtime
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"log/slog"
 	"time"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/edgehost/edgehost/guests/abi"
 )
@@ -91,3 +94,26 @@ func (c *console) flush() {
 		c.line = c.line[:0]
 	}
 }
+
+// provideWASI makes WASI importable in r. Standard input, output and error are
+// all the files that there are, and they cannot be closed: that would be the
+// only state of a guest that WASI keeps, and outlive a request.
+func provideWASI(ctx context.Context, r wazero.Runtime) error {
+	builder := r.NewHostModuleBuilder(wasi_snapshot_preview1.ModuleName)
+	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(builder)
+	i32 := []api.ValueType{api.ValueTypeI32}
+	builder.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
+		if fd := uint32(stack[0]); fd > stderr {
+			stack[0] = wasiBadFile
+			return
+		}
+		stack[0] = 0
+	}), i32, i32).Export("fd_close")
+	_, err := builder.Instantiate(ctx)
+	return err
+}
+
+const (
+	stderr      = 2
+	wasiBadFile = 8 // errno badf
+)

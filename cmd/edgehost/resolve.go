@@ -46,6 +46,9 @@ func resolveFunction(f manifest.Function, module []byte, secrets map[string]stri
 		MaxCalls:        f.MaxCalls,
 		MaxLog:          int64(f.MaxLog),
 	}
+	if f.Isolation.Value == "request" {
+		config.Isolation = runtime.IsolationRequest
+	}
 	for name, value := range f.Env {
 		config.Env[name] = value.Value
 	}

@@ -111,20 +111,19 @@ func required[T any](k key[T]) key[T] {
 }
 
 func isolationKey() key[Function] {
+	const hint = `write isolation = "instance" or "request"`
 	return key[Function]{
-		name: "isolation", takes: "text", absent: `"instance"`, bounds: `"instance"`,
-		about: "an instance serves one request at a time, and is used again if nothing went wrong",
+		name: "isolation", takes: "text", absent: `"instance"`, bounds: `"instance", "request"`,
+		about: "what a request may find of earlier ones: with instance, what they left in the same instance; with request, nothing",
 		init:  func(f *Function) { f.Isolation.Value = "instance" },
 		set: func(d *decoder, f *Function, n *node) {
-			text, ok := d.text(n, "isolation", `isolation = "instance"`)
+			text, ok := d.text(n, "isolation", `isolation = "request"`)
 			switch {
 			case !ok:
-			case text.Value == "instance":
+			case text.Value == "instance" || text.Value == "request":
 				f.Isolation = text
-			case text.Value == "request":
-				d.report(n.at, `write isolation = "instance"`, `isolation = "request" is not supported by this version`)
 			default:
-				d.report(n.at, `write isolation = "instance"`, "isolation: there is no %q", text.Value)
+				d.report(n.at, hint, "isolation: there is no %q", text.Value)
 			}
 		},
 	}

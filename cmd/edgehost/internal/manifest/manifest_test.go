@@ -116,17 +116,16 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 		{"a size beyond all numbers", function + "memory = \"99999999999GiB\"\n", []string{
 			`edgehost.toml:5:10: memory: "99999999999GiB" is not a size (write a whole number and B, KiB, MiB or GiB, such as "64MiB")`,
 		}},
-		{"keys of later versions", function + "max_late_settlement = \"5m\"\nisolation = \"request\"\n[function.hello.idempotency]\nheader = \"Idempotency-Key\"\n[function.hello.lease]\nttl = \"8s\"\n[dependency.payments]\nurl = \"http://a\"\nretry = { attempts = 3 }\nbreaker = { window = \"1m\", mode = \"rate\" }\n", []string{
+		{"keys of later versions", function + "max_late_settlement = \"5m\"\n[function.hello.idempotency]\nheader = \"Idempotency-Key\"\n[function.hello.lease]\nttl = \"8s\"\n[dependency.payments]\nurl = \"http://a\"\nretry = { attempts = 3 }\nbreaker = { window = \"1m\", mode = \"rate\" }\n", []string{
 			`edgehost.toml:5:1: function.hello.max_late_settlement is not supported by this version (remove it)`,
-			`edgehost.toml:6:13: isolation = "request" is not supported by this version (write isolation = "instance")`,
-			`edgehost.toml:7:17: function.hello.idempotency is not supported by this version (remove it)`,
-			`edgehost.toml:9:17: function.hello.lease is not supported by this version (remove it)`,
-			`edgehost.toml:13:1: dependency.payments.retry is not supported by this version (remove it)`,
-			`edgehost.toml:14:13: dependency.payments.breaker.window is not supported by this version (remove it)`,
-			`edgehost.toml:14:28: dependency.payments.breaker.mode is not supported by this version (remove it)`,
+			`edgehost.toml:6:17: function.hello.idempotency is not supported by this version (remove it)`,
+			`edgehost.toml:8:17: function.hello.lease is not supported by this version (remove it)`,
+			`edgehost.toml:12:1: dependency.payments.retry is not supported by this version (remove it)`,
+			`edgehost.toml:13:13: dependency.payments.breaker.window is not supported by this version (remove it)`,
+			`edgehost.toml:13:28: dependency.payments.breaker.mode is not supported by this version (remove it)`,
 		}},
 		{"an isolation that there is not", function + "isolation = \"none\"\n", []string{
-			`edgehost.toml:5:13: isolation: there is no "none" (write isolation = "instance")`,
+			`edgehost.toml:5:13: isolation: there is no "none" (write isolation = "instance" or "request")`,
 		}},
 		{"dependencies that are not described", function + "dependencies = [\"payment\", \"mail\"]\n[dependency.payments]\nurl = \"http://a\"\n", []string{
 			`edgehost.toml:5:17: there is no dependency "payment" (did you mean payments?)`,
