@@ -76,10 +76,17 @@ func startFickleUpstream(t *testing.T) *fickleUpstream {
 }
 
 func TestAFleetSendsOneProbe(t *testing.T) {
+	for _, hosts := range []int{2, 5} {
+		t.Run(itoa(hosts)+" hosts", func(t *testing.T) { sendOneProbe(t, hosts) })
+	}
+}
+
+func sendOneProbe(t *testing.T, hosts int) {
+	t.Helper()
 	const callers = 500
 	upstream := startFickleUpstream(t)
 	buildGuarded(t, upstream.URL, `breaker = { reset_after = "3s" }`)
-	fleet := startFleet(t, 2, startSharedStore(t))
+	fleet := startFleet(t, hosts, startSharedStore(t))
 	upstream.fails.Store(true)
 	for _, h := range fleet {
 		eventually(t, "every host knows that the breaker is open", func() bool {
@@ -96,7 +103,7 @@ func TestAFleetSendsOneProbe(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range callers {
 		group.Go(func() {
-			for ask(t, fleet[i%2].url+"/call", &let, &told) {
+			for ask(t, fleet[i%hosts].url+"/call", &let, &told) {
 				pause(100 * time.Millisecond)
 			}
 		})
