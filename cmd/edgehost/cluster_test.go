@@ -58,6 +58,18 @@ func (l *fenceLog) count() int {
 	return len(l.granted)
 }
 
+// requireUnique checks that no fence was given to two callers.
+func (l *fenceLog) requireUnique(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for fence, times := range l.granted {
+		if times != 1 {
+			t.Errorf("fence %s was granted %d times", fence, times)
+		}
+	}
+}
+
 func TestLeasesGoOnWithoutTheLeaderOfTheStore(t *testing.T) {
 	upstream := startFickleUpstream(t)
 	buildGuarded(t, upstream.URL)
@@ -77,9 +89,5 @@ func TestLeasesGoOnWithoutTheLeaderOfTheStore(t *testing.T) {
 	t.Logf("%d leases before, 50 more %v after server %d was killed", before, time.Since(killed).Round(time.Millisecond), leader)
 	close(stop)
 	group.Wait()
-	for fence, times := range log.granted {
-		if times != 1 {
-			t.Errorf("fence %s was granted %d times", fence, times)
-		}
-	}
+	log.requireUnique(t)
 }

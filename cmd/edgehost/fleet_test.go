@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -151,33 +150,6 @@ func ask(t *testing.T, url string, let, told *atomic.Int64) (again bool) {
 // pause keeps a caller from asking all the time.
 func pause(d time.Duration) { <-time.After(d) }
 
-func TestHostsGoOnWithoutAnOwnerThatWasKilled(t *testing.T) {
-	upstream := startFickleUpstream(t)
-	upstream.open()
-	buildGuarded(t, upstream.URL)
-	url := startSharedStore(t)
-	fleet := startFleet(t, 3, url)
-	first := fenceOf(t, fleet[0]) // makes it the owner
-	second := fenceOf(t, fleet[1])
-	if second <= first {
-		t.Errorf("fence %d after %d", second, first)
-	}
-	requireHosts(t, url, 3)
-	fleet[0].kill(t)
-	killed := time.Now()
-	third := fenceOf(t, fleet[1])
-	if took := time.Since(killed); took > 2*time.Second {
-		t.Errorf("the others serve the object of a dead owner after %v", took)
-	}
-	if third <= second {
-		t.Errorf("fence %d after %d", third, second)
-	}
-	if fourth := fenceOf(t, fleet[2]); fourth <= third {
-		t.Errorf("fence %d after %d", fourth, third)
-	}
-	requireHosts(t, url, 2)
-}
-
 // fenceOf asks a host for a lease until it gets one, and returns its fence.
 func fenceOf(t *testing.T, h *fleetHost) uint64 {
 	t.Helper()
@@ -204,62 +176,6 @@ func requireHosts(t *testing.T, url string, want int) {
 		decode(t, runArgs(t, nil, "-o", "json", "hosts", "--nats="+url).stdout, &hosts)
 		return len(hosts) == want
 	})
-}
-
-func TestAnOwnerThatWasSuspendedIsNotAcceptedAnyMore(t *testing.T) {
-	upstream := startFickleUpstream(t)
-	buildGuarded(t, upstream.URL)
-	fleet := startFleet(t, 2, startSharedStore(t))
-	owner, other := fleet[0], fleet[1]
-	before := fenceOf(t, owner)
-	held := make(chan string, 1)
-	go func() {
-		_, code := answerOf(t, owner.url+"/hold")
-		held <- code
-	}()
-	eventually(t, "the lease is held", func() bool { return upstream.calls.Load() == 1 })
-	suspend(t, owner, syscall.SIGSTOP)
-	suspended := time.Now()
-	after := fenceOf(t, other) // the lease of the suspended host has lapsed
-	if took := time.Since(suspended); took > 4*time.Second {
-		t.Errorf("the lease of a suspended host lapsed after %v", took)
-	}
-	for range 10 {
-		if next := fenceOf(t, other); next <= after {
-			t.Errorf("fence %d after %d", next, after)
-		} else {
-			after = next
-		}
-	}
-	suspend(t, owner, syscall.SIGCONT)
-	upstream.open()
-	if code := <-held; code != "lease_lost" && code != "deadline_exceeded" {
-		t.Errorf("the suspended holder is told %q", code)
-	}
-	if last := fenceOf(t, owner); last <= after || last <= before {
-		t.Errorf("the owner that was suspended grants fence %d after %d", last, after)
-	}
-	requireMetric(t, other, "edgehost_owner_changes_total")
-	requireMetric(t, owner, "edgehost_kv_conflicts_total") // its late writes
-}
-
-// suspend stops a process, or lets it go on.
-func suspend(t *testing.T, h *fleetHost, s syscall.Signal) {
-	t.Helper()
-	if err := h.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// requireMetric looks whether a host has counted something.
-func requireMetric(t *testing.T, h *fleetHost, name string) {
-	t.Helper()
-	for line := range strings.Lines(fetch(t, http.DefaultClient, h.admin+"/metrics")) {
-		if strings.HasPrefix(line, name) && !strings.HasSuffix(line, " 0\n") {
-			return
-		}
-	}
-	t.Errorf("%s has not been counted", name)
 }
 
 func decode(t *testing.T, text string, into any) {

@@ -64,7 +64,7 @@ func lease(w *edge.ResponseWriter, _ *edge.Request) error {
 // acquire takes the short lease that all other verbs are about, or what the query
 // asks for.
 func acquire(r *edge.Request) (*edge.Lease, error) {
-	object, options := edge.Object("things/2"), edge.LeaseOptions{TTL: time.Second}
+	object, options := edge.Object("things/2"), edge.LeaseOptions{TTL: time.Second, Wait: 200 * time.Millisecond}
 	query := r.URL().Query()
 	if name := query.Get("object"); name != "" {
 		object = edge.Object(name)
