@@ -153,9 +153,15 @@ func pause(d time.Duration) { <-time.After(d) }
 // fenceOf asks a host for a lease until it gets one, and returns its fence.
 func fenceOf(t *testing.T, h *fleetHost) uint64 {
 	t.Helper()
+	return fenceAt(t, h, "")
+}
+
+// fenceAt is fenceOf with a query that says which lease.
+func fenceAt(t *testing.T, h *fleetHost, query string) uint64 {
+	t.Helper()
 	var fence uint64
 	eventually(t, "a lease is granted", func() bool {
-		status, body := answerOf(t, h.url+"/fence")
+		status, body := answerOf(t, h.url+"/fence?"+query)
 		if status != http.StatusOK {
 			return false
 		}
