@@ -134,6 +134,9 @@ func (c *Client) open(cfg Config) {
 	single.DisableKeepAlives = true
 	c.single = http.Client{Transport: single, CheckRedirect: c.checkRedirect}
 	c.pooled = http.Client{Transport: c.transport(cfg), CheckRedirect: c.checkRedirect}
+	if c.base != nil {
+		c.pooled.Transport = once{c.transport(cfg)}
+	}
 }
 
 func (c *Client) transport(cfg Config) *http.Transport {
@@ -216,14 +219,15 @@ func (c *Client) check(req *http.Request) *Error {
 // Host and the fields that belong to a connection (RFC 9110, section 7.6.1) are
 // not sent, and those of the answer are left out.
 //
-// Like net/http, Do sends an idempotent request again if a kept connection
-// turns out to have been closed by the server.
+// A client of a dependency sends a request once, and whoever counts the attempts
+// decides about another. A plain one sends an idempotent request again, like
+// net/http, if a kept connection turns out to have been closed by the server.
 //
 // Every error is an *Error; so are those of reading the body.
 func (c *Client) Do(req *http.Request) (*http.Response, error) { return c.do(&c.pooled, req) }
 
-// DoOnce is Do over a connection of its own, on which nothing is ever sent
-// again: the server sees a probe exactly once.
+// DoOnce is Do over a connection of its own: a probe tells nothing about a kept
+// connection.
 func (c *Client) DoOnce(req *http.Request) (*http.Response, error) { return c.do(&c.single, req) }
 
 func (c *Client) do(client *http.Client, req *http.Request) (*http.Response, error) {

@@ -10,7 +10,11 @@ import (
 // every dial would refuse.
 func (c *Client) DialWith(dial func(ctx context.Context, address string) (net.Conn, error)) {
 	for _, client := range []*http.Client{&c.pooled, &c.single} {
-		client.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+		transport, ok := client.Transport.(*http.Transport)
+		if !ok {
+			transport = client.Transport.(once).Transport
+		}
+		transport.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
 			conn, err := dial(ctx, address)
 			return counted(conn, address, err)
 		}

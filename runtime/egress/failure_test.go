@@ -306,17 +306,87 @@ func keptThenClosed(t *testing.T) (url string, count func() int) {
 	}
 }
 
-func TestOnlyDoSendsAgain(t *testing.T) {
+func TestADependencyIsSentARequestOnce(t *testing.T) {
+	for name, req := range map[string]struct{ method, key, body string }{
+		"GET":                       {"GET", "", ""},
+		"HEAD":                      {"HEAD", "", ""},
+		"OPTIONS":                   {"OPTIONS", "", ""},
+		"PUT with a body":           {"PUT", "", "x"},
+		"POST with a body":          {"POST", "", "x"},
+		"POST with a key":           {"POST", "Idempotency-Key", ""},
+		"POST with another key":     {"POST", "X-Idempotency-Key", ""},
+		"POST with a key and body":  {"POST", "Idempotency-Key", "x"},
+		"GET with a key and a body": {"GET", "Idempotency-Key", "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, count := keptThenClosed(t)
+			c := dependency(t, url, egress.Config{})
+			fetch(t, c, "/")
+			var body io.Reader
+			if req.body != "" {
+				body = strings.NewReader(req.body)
+			}
+			second := request(t, c, req.method, "/", body)
+			if req.key != "" {
+				second.Header.Set(req.key, "1")
+			}
+			wantFailure(t, failure(c, second), egress.AfterWrite, abi.DependencyFailed, true)
+			if count() != 2 {
+				t.Errorf("the server saw %d requests, want 2", count())
+			}
+		})
+	}
+}
+
+func TestARequestIsWrittenAsNetHTTPWritesIt(t *testing.T) {
+	heads := make(chan string, 1)
+	c := dependency(t, listen(t, func(conn *net.TCPConn) {
+		var head strings.Builder
+		for r := bufio.NewReader(conn); ; {
+			line, err := r.ReadString('\n')
+			if err != nil || line == "\r\n" {
+				break
+			}
+			head.WriteString(line)
+		}
+		heads <- strings.ToLower(head.String())
+		write(conn, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+	}), egress.Config{})
+	for method, want := range map[string][2]string{
+		"GET":    {"idempotency-key: 1\r\n", "content-length"},
+		"POST":   {"content-length: 0\r\n", "transfer-encoding"},
+		"DELETE": {"idempotency-key: 1\r\n", "transfer-encoding"},
+	} {
+		req := request(t, c, method, "/", nil)
+		req.Header.Set("Idempotency-Key", "1")
+		if err := failure(c, req); err != nil {
+			t.Fatal(err)
+		}
+		if head := <-heads; !strings.Contains(head, want[0]) || strings.Contains(head, want[1]) {
+			t.Errorf("%s: sent %q, want %q and no %q in it", method, head, want[0], want[1])
+		}
+	}
+}
+
+func TestAPlainClientReplacesAKeptConnection(t *testing.T) {
+	url, count := keptThenClosed(t)
+	c := plain(t, egress.Config{}, "http://shop.example")
+	c.DialWith(func(ctx context.Context, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(url, "http://"))
+	})
+	for range 2 {
+		if _, err := read(c.Do(request(t, c, "GET", "http://shop.example/", nil))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count() != 3 {
+		t.Errorf("the server saw %d requests, want 3", count())
+	}
+}
+
+func TestAProbeHasAConnectionOfItsOwn(t *testing.T) {
 	url, count := keptThenClosed(t)
 	c := dependency(t, url, egress.Config{})
-	fetch(t, c, "/")
-	fetch(t, c, "/") // on the kept connection, and then on a new one
-	if count() != 3 {
-		t.Errorf("Do: the server saw %d requests, want 3", count())
-	}
-
-	url, count = keptThenClosed(t)
-	c = dependency(t, url, egress.Config{})
 	fetch(t, c, "/")
 	for range 2 {
 		if _, err := read(c.DoOnce(request(t, c, "GET", "/", nil))); err != nil {
@@ -324,7 +394,7 @@ func TestOnlyDoSendsAgain(t *testing.T) {
 		}
 	}
 	if count() != 3 {
-		t.Errorf("DoOnce: the server saw %d requests, want 3", count())
+		t.Errorf("the server saw %d requests, want 3", count())
 	}
 }
 
