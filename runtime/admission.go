@@ -19,7 +19,7 @@ var _ handle = (*admission)(nil)
 func (*admission) ready(uint32) (uint32, error) { return 0, errKind }
 
 func (h *admission) drop() {
-	h.x.tasks.Go(func() { h.dependency.report(h.admitted, objects.Canceled) })
+	h.x.tasks.Go(func() { _ = h.dependency.report(h.admitted, objects.Canceled) }) // nobody is left to tell
 }
 
 func hostAdmit(x *exchange, a []uint64) (int32, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/edgehost/edgehost/guests/abi"
 	"github.com/edgehost/edgehost/objects"
+	"github.com/edgehost/edgehost/runtime/attempt"
 	"github.com/edgehost/edgehost/runtime/egress"
 )
 
@@ -82,6 +83,13 @@ type DependencyConfig struct {
 	Timeout   time.Duration  // of one attempt, until the head of the answer; 5 s
 	Policy    objects.Policy // of the breaker
 	Probe     string         // the request that Policy.Probe makes, such as "GET /healthz"; Policy's own
+	Retry     attempt.Policy // what is tried again; Attempts: 1 for nothing
+	Exclude   []string       // results that are no verdict about it; see attempt.ParseExclusions
+
+	// IdempotencyHeader names the field by whose value the dependency knows that
+	// two requests are the same. A call that carries it may be tried again
+	// whatever its method. Empty: the dependency does not tell them apart.
+	IdempotencyHeader string
 }
 
 // The largest values that a FunctionConfig may ask for.
@@ -109,14 +117,15 @@ func (c FunctionConfig) resolved() FunctionConfig {
 	return c
 }
 
-// resolved returns a copy with every default filled in.
-func (c DependencyConfig) resolved(app string) DependencyConfig {
+// resolved returns a copy with every default filled in. The error is about Retry.
+func (c DependencyConfig) resolved(app string) (_ DependencyConfig, err error) {
 	c.Namespace = cmp.Or(c.Namespace, app)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	if c.Policy.Timeout == 0 {
 		c.Policy.Timeout = c.Timeout // a probe lease outlives the attempt it was given for
 	}
-	return c
+	c.Retry, err = c.Retry.Resolve()
+	return c, err
 }
 
 // resolved returns a copy with every default filled in, or everything that is
@@ -129,12 +138,16 @@ func (a App) resolved() (App, error) {
 	names := make(map[string]bool)
 	dependencies := make([]DependencyConfig, len(a.Dependencies))
 	for i, d := range a.Dependencies {
-		dependencies[i] = d.resolved(a.Name)
+		resolved, err := d.resolved(a.Name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("dependency %q: retry: %w", d.Name, err))
+		}
+		dependencies[i] = resolved
 		if names[d.Name] {
 			errs = append(errs, fmt.Errorf("dependency %q: is there twice", d.Name))
 		}
 		names[d.Name] = true
-		errs = append(errs, d.check()...)
+		errs = append(errs, dependencies[i].check()...)
 	}
 	functions := make([]FunctionConfig, len(a.Functions))
 	seen := make(map[string]bool)
@@ -163,6 +176,14 @@ func (c DependencyConfig) check() (errs []error) {
 	}
 	if c.Timeout < 0 {
 		fail("timeout %v is negative", c.Timeout)
+	}
+	if _, err := attempt.ParseExclusions(c.Exclude); err != nil {
+		fail("exclude: %w", err)
+	}
+	if c.IdempotencyHeader != "" {
+		if err := attempt.CheckKeyHeader(c.IdempotencyHeader); err != nil {
+			fail("idempotency_header %q: %w", c.IdempotencyHeader, err)
+		}
 	}
 	if c.Probe != "" {
 		if _, _, err := egress.ParseProbe(c.Probe); err != nil {

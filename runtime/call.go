@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/edgehost/edgehost/guests/abi"
-	"github.com/edgehost/edgehost/runtime/egress"
 )
 
 // A call is an outbound request of a guest, and its handle. A goroutine makes
@@ -127,6 +126,10 @@ func (c callRequest) start(x *exchange, d *dependency, streamed bool) (*call, er
 		timeout = min(timeout, c.timeout)
 	}
 	made := &call{x: x, down: newPipe(x.signal)}
+	whole := x.deadline
+	if c.timeout > 0 {
+		whole = earlier(whole, time.Now().Add(c.timeout))
+	}
 	var content io.Reader
 	switch {
 	case streamed:
@@ -146,12 +149,24 @@ func (c callRequest) start(x *exchange, d *dependency, streamed bool) (*call, er
 	c.header.addTo(req.Header, notInCall)
 	made.cancel = cancel
 	unbind := c.lease.bind(req, cancel)
+	do := func() (*http.Response, error) { return limited(ctx, req, timeout, client.Do) }
+	if d != nil {
+		guarded := &guardedCall{dependency: d, req: req, timeout: timeout, whole: whole, owned: c.lease.lost, steps: stepsOf(x, d)}
+		do = func() (*http.Response, error) { return guarded.do(ctx) }
+	}
 	x.tasks.Go(func() {
 		defer release()
 		defer unbind()
-		made.run(ctx, client, d, req, timeout)
+		made.run(ctx, do)
 	})
 	return made, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // plainTimeout bounds the time until the head of an answer to a call that has no
@@ -159,14 +174,8 @@ func (c callRequest) start(x *exchange, d *dependency, streamed bool) (*call, er
 const plainTimeout = 10 * time.Second
 
 // run makes the call and carries the answer to the guest.
-func (c *call) run(ctx context.Context, client *egress.Client, d *dependency, req *http.Request, timeout time.Duration) {
-	var response *http.Response
-	var err error
-	if d != nil {
-		response, err = d.guarded(ctx, req, timeout)
-	} else {
-		response, err = limited(ctx, req, timeout, client.Do)
-	}
+func (c *call) run(ctx context.Context, do func() (*http.Response, error)) {
+	response, err := do()
 	if c.up != nil {
 		defer c.up.close(abi.Conflict) // the guest may still be writing
 	}

@@ -9,17 +9,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/edgehost/edgehost/guests/abi"
 	"github.com/edgehost/edgehost/objects"
+	"github.com/edgehost/edgehost/runtime/attempt"
 	"github.com/edgehost/edgehost/runtime/egress"
 )
 
 // A dependency is a service that an app's functions may call, with the object
 // that guards it.
 type dependency struct {
-	cfg    DependencyConfig
-	object *objects.Dependency
-	client *egress.Client
+	cfg      DependencyConfig
+	object   *objects.Dependency
+	client   *egress.Client
+	excluded attempt.Exclusions
+	retries  *attempt.Retries
+	retried  *prometheus.CounterVec
 
 	probes sync.WaitGroup // attempts that outlive the requests they were made for
 	base   context.Context
@@ -36,7 +42,8 @@ func newDependency(e *Engine, cfg DependencyConfig) (*dependency, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dependency{cfg: cfg, client: client}
+	d := &dependency{cfg: cfg, client: client, retries: attempt.NewRetries(cfg.Retry, nil), retried: e.metrics.retries}
+	d.excluded, _ = attempt.ParseExclusions(cfg.Exclude) // it has been checked
 	d.base, d.stop = context.WithCancel(e.base)
 	if cfg.Probe != "" {
 		d.cfg.Policy.Probe = d.recovered
@@ -62,60 +69,37 @@ func (d *dependency) drain(ctx context.Context) {
 	d.client.Close()
 }
 
-// An attempt is what came of one request to a dependency.
-type attempt struct {
-	response *http.Response
-	err      error
-}
-
-// guarded makes one attempt if the dependency's breaker admits it, and reports
-// what came of it. A timeout bounds the time until the head of the answer.
-func (d *dependency) guarded(ctx context.Context, req *http.Request, timeout time.Duration) (*http.Response, error) {
-	admission, err := d.object.Admit(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if admission.Probe() {
-		return d.probe(ctx, req, admission)
-	}
-	begun := time.Now()
-	response, err := limited(ctx, req, timeout, d.client.Do)
-	d.report(admission, outcomeOf(response, err, time.Since(begun), d.cfg.Timeout)) //nolint:contextcheck // the verdict must not end with the request
-	return response, err
-}
-
 // probe makes the attempt that decides about the breaker. It does not end with
 // the request that it is made for, because everybody waits for its verdict.
-func (d *dependency) probe(ctx context.Context, req *http.Request, admission objects.Admission) (*http.Response, error) {
+func (d *dependency) probe(ctx context.Context, req *http.Request, report func(attempt.Result)) attempt.Result {
 	probing, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	unbind := context.AfterFunc(d.base, func() { cancel(context.Canceled) }) //nolint:contextcheck // it ends with the app
-	results := make(chan attempt)
+	results := make(chan attempt.Result)
 	d.probes.Go(func() {
 		defer unbind()
-		begun := time.Now()
-		response, err := limited(probing, req, d.cfg.Timeout, d.client.DoOnce)
-		d.report(admission, outcomeOf(response, err, time.Since(begun), d.cfg.Timeout)) //nolint:contextcheck // it ends with the app
+		r := measured(func() (*http.Response, error) { return limited(probing, req, d.cfg.Timeout, d.client.DoOnce) })
+		report(r)
 		select {
-		case results <- attempt{response: response, err: err}:
+		case results <- r:
 			return // the body is the caller's
 		case <-ctx.Done():
 		}
-		if err == nil {
-			_ = response.Body.Close() // nobody wants it
+		if r.Err == nil {
+			_ = r.Response.Body.Close() // nobody wants it
 		}
 		cancel(nil)
 	})
 	select {
-	case a := <-results:
-		if a.err != nil {
+	case r := <-results:
+		if r.Err != nil {
 			cancel(nil)
-			return nil, a.err
+		} else { // from here on the answer is the request's, and ends with it
+			context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 		}
-		// From here on the answer is the request's, and ends with it.
-		context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-		return a.response, nil
+		r.Probe = true
+		return r
 	case <-ctx.Done():
-		return nil, fmt.Errorf("runtime: %w", context.Cause(ctx))
+		return attempt.Result{Err: fmt.Errorf("runtime: %w", context.Cause(ctx)), Probe: true}
 	}
 }
 
@@ -129,16 +113,17 @@ func (d *dependency) recovered(ctx context.Context) objects.Outcome {
 	if err != nil {
 		return objects.Excluded
 	}
-	begun := time.Now()
-	req, err := d.client.NewRequest(ctx, method, target, nil)
-	if err != nil {
-		return outcomeOf(nil, err, time.Since(begun), d.cfg.Timeout)
+	r := measured(func() (*http.Response, error) {
+		req, err := d.client.NewRequest(ctx, method, target, nil)
+		if err != nil {
+			return nil, err
+		}
+		return limited(ctx, req, d.cfg.Timeout, d.client.DoOnce)
+	})
+	if r.Err == nil {
+		defer func() { _ = r.Response.Body.Close() }() // its head is the verdict
 	}
-	response, err := limited(ctx, req, d.cfg.Timeout, d.client.DoOnce)
-	if err == nil {
-		defer func() { _ = response.Body.Close() }() // its head is the verdict
-	}
-	return outcomeOf(response, err, time.Since(begun), d.cfg.Timeout)
+	return r.Outcome(d.cfg.Timeout, d.excluded)
 }
 
 // limited sends a request and waits for the head of the answer, no longer than
@@ -173,37 +158,10 @@ func (b *body) Close() error {
 const reportTimeout = time.Second
 
 // report tells the object what came of an attempt. Only a probe's report and the
-// failure that opens the breaker wait for the store.
-func (d *dependency) report(admission objects.Admission, o objects.Outcome) {
+// failure that opens the breaker wait for the store. The object counts what it
+// dropped, and logs what could not be stored.
+func (d *dependency) report(admission objects.Admission, o objects.Outcome) error {
 	ctx, cancel := context.WithTimeout(d.base, reportTimeout)
 	defer cancel()
-	_ = admission.Report(ctx, o) // the object counts what was dropped, and logs what could not be stored
-}
-
-// outcomeOf says what an attempt tells about the dependency. An attempt that its
-// caller cut off tells nothing, unless the dependency had a fair chance to
-// answer: half of the time that it is given at most.
-func outcomeOf(response *http.Response, err error, took, timeout time.Duration) objects.Outcome {
-	if err == nil {
-		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= http.StatusInternalServerError {
-			return objects.Failure
-		}
-		return objects.Success
-	}
-	failure, ok := errors.AsType[*egress.Error](err)
-	if !ok {
-		return objects.Failure
-	}
-	switch failure.Kind {
-	case egress.Invalid, egress.Denied:
-		return objects.Excluded
-	case egress.Canceled:
-		return objects.Canceled
-	case egress.Timeout:
-		if took < timeout/2 {
-			return objects.Canceled
-		}
-	case egress.Connect, egress.BeforeWrite, egress.AfterWrite:
-	}
-	return objects.Failure
+	return admission.Report(ctx, o)
 }

@@ -145,6 +145,15 @@ func (h *leaseHandle) bind(req *http.Request, cancel context.CancelCauseFunc) (u
 	return func() { stop() }
 }
 
+// lost returns why a call may not be made under the lease any more.
+func (h *leaseHandle) lost() error {
+	if h == nil {
+		return nil
+	}
+	lease, _ := h.peek()
+	return lease.Err()
+}
+
 // leaseOptions reads the options of lease_acquire.
 func leaseOptions(record []byte) (o objects.LeaseOptions, err error) {
 	var seen [3]bool

@@ -16,6 +16,7 @@ type metrics struct {
 	coldStarts *prometheus.CounterVec
 	restores   *prometheus.CounterVec
 	fuel       *prometheus.CounterVec
+	retries    *prometheus.CounterVec
 	instances  prometheus.Collector
 }
 
@@ -38,6 +39,7 @@ func newMetrics(r prometheus.Registerer, census func(func(app, function string, 
 		coldStarts: counter("edgehost_cold_starts_total", "Instances started.", "app", "function"),
 		restores:   counter("edgehost_instance_restores_total", "Instances brought back to the state after their initialization, once for each request.", "app", "function"),
 		fuel:       counter("edgehost_guest_fuel_total", "Fuel that guests have used: about the instructions they have executed.", "app", "function"),
+		retries:    counter("edgehost_retries_total", "Attempts after the first of a call to a dependency, by what the one before came to.", "dependency", "reason"),
 		instances:  instanceCollector(census),
 	}
 	if r == nil {
@@ -55,7 +57,7 @@ func newMetrics(r prometheus.Registerer, census func(func(app, function string, 
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.seconds, m.timeouts, m.retired, m.coldStarts, m.restores, m.fuel, m.instances}
+	return []prometheus.Collector{m.requests, m.seconds, m.timeouts, m.retired, m.coldStarts, m.restores, m.fuel, m.retries, m.instances}
 }
 
 // close takes the metrics out of the registry.

@@ -6,6 +6,7 @@ import (
 	"github.com/edgehost/edgehost/cmd/edgehost/internal/manifest"
 	"github.com/edgehost/edgehost/objects"
 	"github.com/edgehost/edgehost/runtime"
+	"github.com/edgehost/edgehost/runtime/attempt"
 )
 
 // resolve puts an app's manifest, modules and secrets into the engine's terms.
@@ -70,6 +71,14 @@ func resolveDependency(d manifest.Dependency) runtime.DependencyConfig {
 		Addresses: values(d.Addresses),
 		Timeout:   time.Duration(d.Timeout),
 		Probe:     d.Breaker.Probe.Value,
+		Retry: attempt.Policy{
+			Attempts:  d.Retry.Attempts,
+			BaseDelay: time.Duration(d.Retry.BaseDelay),
+			MaxDelay:  time.Duration(d.Retry.MaxDelay),
+			Budget:    d.Retry.Budget,
+		},
+		Exclude:           values(d.Exclude),
+		IdempotencyHeader: d.IdempotencyHeader.Value,
 		Policy: objects.Policy{
 			FailureThreshold: d.Breaker.FailureThreshold,
 			ResetAfter:       time.Duration(d.Breaker.ResetAfter),

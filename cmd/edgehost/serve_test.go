@@ -41,6 +41,7 @@ timeout = "1m"
 [dependency.upstream]
 url = "` + upstream + `"
 timeout = "1m"
+retry = { attempts = 1 }
 ` + strings.Join(more, "\n")})
 	if err := copyFile(module, "shop/guarded.wasm"); err != nil {
 		t.Fatal(err)

@@ -102,7 +102,7 @@ func (p *payments) charge(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch mode {
 	case "fail":
-		w.WriteHeader(http.StatusServiceUnavailable)
+		w.WriteHeader(http.StatusInternalServerError) // whether it charged is not known, so nobody tries again
 		return
 	case "decline":
 		w.WriteHeader(http.StatusPaymentRequired)

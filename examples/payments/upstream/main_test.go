@@ -59,7 +59,7 @@ func TestTheServiceDoesWhatItIsTold(t *testing.T) {
 	}{
 		{"POST", "/charges", 201, "{\"charge\":1}\n"},
 		{"POST", "/control/fail", 200, ""},
-		{"POST", "/charges", 503, ""},
+		{"POST", "/charges", 500, ""},
 		{"POST", "/control/decline", 200, ""},
 		{"POST", "/charges", 402, "{\"error\":\"the card was declined\"}\n"},
 		{"GET", "/count", 200, "3\n"},

@@ -200,6 +200,27 @@ func integerKey[T any](name string, def, lowest, highest int, about string, fiel
 	}
 }
 
+// fractionKey describes a key whose value is a share, above 0 and at most 1.
+func fractionKey[T any](name string, def float64, about string, field func(*T) *float64) key[T] {
+	written := strconv.FormatFloat(def, 'g', -1, 64)
+	const bounds = "above 0, at most 1"
+	return key[T]{
+		name: name, takes: "number", absent: written, bounds: bounds, about: about,
+		init: func(t *T) { *field(t) = def },
+		set: func(d *decoder, t *T, n *node) {
+			value, err := strconv.ParseFloat(n.text, 64)
+			switch {
+			case n.kind != unstable.Float && n.kind != unstable.Integer || err != nil:
+				d.report(n.at, "write "+name+" = "+written, "%s must be a number, not %s", name, n.describe())
+			case !(value > 0 && value <= 1): // not a number included
+				d.report(n.at, "allowed is "+bounds, "%s: %s is out of bounds", name, n.text)
+			default:
+				*field(t) = value
+			}
+		},
+	}
+}
+
 // laterKey describes a key that a later version will know.
 func laterKey[T any](name string) key[T] {
 	return key[T]{name: name, later: true}

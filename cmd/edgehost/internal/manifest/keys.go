@@ -5,6 +5,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2/unstable"
 
+	"github.com/edgehost/edgehost/runtime/attempt"
 	"github.com/edgehost/edgehost/runtime/egress"
 )
 
@@ -75,10 +76,10 @@ func dependencyKeys() []key[Dependency] {
 		durationKey("timeout", "5s", "1ms", "5m", "how long one call may take until the head of its answer", func(dep *Dependency) *Duration { return &dep.Timeout }),
 		integerKey("max_in_flight", 0, 0, 1_000_000, "how many calls of this host may wait for the head of their answer at once; one more is refused as overloaded. 0 is no limit", func(dep *Dependency) *int { return &dep.MaxInFlight }),
 		breakerKey(),
-		laterKey[Dependency]("retry"),
+		retryKey(),
+		excludeKey(),
+		keyHeaderKey(),
 		laterKey[Dependency]("cache"),
-		laterKey[Dependency]("exclude"),
-		laterKey[Dependency]("idempotency_header"),
 	}
 }
 
@@ -96,6 +97,15 @@ func breakerKeys() []key[Breaker] {
 		laterKey[Breaker]("min_calls"),
 		laterKey[Breaker]("slow_call"),
 		laterKey[Breaker]("slow_call_rate"),
+	}
+}
+
+func retryKeys() []key[Retry] {
+	return []key[Retry]{
+		integerKey("attempts", 3, 1, 10, "how often a call is made at most; 1 turns retries off", func(r *Retry) *int { return &r.Attempts }),
+		durationKey("base_delay", "50ms", "1ms", "1m", "the longest pause before the first retry; the pause is random, and its longest doubles with each", func(r *Retry) *Duration { return &r.BaseDelay }),
+		durationKey("max_delay", "500ms", "1ms", "1m", "the doubling ends here", func(r *Retry) *Duration { return &r.MaxDelay }),
+		fractionKey("budget", 0.2, "how many retries there may be for each call, counted over all calls of this host in ten seconds; ten are always allowed", func(r *Retry) *float64 { return &r.Budget }),
 	}
 }
 
@@ -186,6 +196,60 @@ func breakerKey() key[Dependency] {
 				d.report(e.value.at, "allowed is from reset_after on", "max_reset_after is %s, less than the %s of reset_after", b.MaxResetAfter, b.ResetAfter)
 			}
 			b.MaxResetAfter = b.ResetAfter
+		},
+	}
+}
+
+func retryKey() key[Dependency] {
+	return key[Dependency]{
+		name: "retry", takes: "table", about: "when a call is tried again: if there is no connection, after 429 and 503, and, where it cannot have an effect twice, after 502, 504 and a broken connection",
+		init: func(dep *Dependency) { applyDefaults(retryKeys(), &dep.Retry) },
+		set: func(d *decoder, dep *Dependency, n *node) {
+			path := "dependency." + quoteKey(dep.Name.Value) + ".retry"
+			if !d.table(n, path) {
+				return
+			}
+			r := &dep.Retry
+			decodeTable(d, retryKeys(), r, n, path)
+			if r.MaxDelay >= r.BaseDelay {
+				return
+			}
+			if e, ok := n.lookup("max_delay"); ok {
+				d.report(e.value.at, "allowed is from base_delay on", "max_delay is %s, less than the %s of base_delay", r.MaxDelay, r.BaseDelay)
+			}
+			r.MaxDelay = r.BaseDelay
+		},
+	}
+}
+
+func excludeKey() key[Dependency] {
+	k := listKey("exclude", `"404", "4xx", "connect", "reset", "timeout"`, "what says nothing about the dependency: neither success nor failure for the breaker", func(dep *Dependency) *[]Text { return &dep.Exclude })
+	set := k.set
+	k.set = func(d *decoder, dep *Dependency, n *node) {
+		set(d, dep, n)
+		for _, entry := range dep.Exclude {
+			if _, err := attempt.ParseExclusions([]string{entry.Value}); err != nil {
+				d.report(entry.At, `write a status such as "404", a class such as "4xx", "connect", "reset" or "timeout"`, "exclude: there is no %q", entry.Value)
+			}
+		}
+	}
+	return k
+}
+
+func keyHeaderKey() key[Dependency] {
+	const name, example = "idempotency_header", `idempotency_header = "Idempotency-Key"`
+	return key[Dependency]{
+		name: name, takes: "text", absent: "none", about: "the field by whose value the dependency knows that two requests are the same; a call that carries it is tried again like an idempotent one",
+		set: func(d *decoder, dep *Dependency, n *node) {
+			text, ok := d.text(n, name, example)
+			if !ok {
+				return
+			}
+			if err := attempt.CheckKeyHeader(text.Value); err != nil {
+				d.report(n.at, "write "+example, "%s: %q cannot carry a key", name, text.Value)
+				return
+			}
+			dep.IdempotencyHeader = text
 		},
 	}
 }

@@ -87,6 +87,18 @@ type Dependency struct {
 	Timeout     Duration `json:"timeout" toml:"timeout"`
 	MaxInFlight int      `json:"max_in_flight" toml:"max_in_flight"`
 	Breaker     Breaker  `json:"breaker" toml:"breaker"`
+	Retry       Retry    `json:"retry" toml:"retry"`
+	Exclude     []Text   `json:"exclude" toml:"exclude,omitempty"`
+
+	IdempotencyHeader Text `json:"idempotency_header" toml:"idempotency_header,omitempty"`
+}
+
+// A Retry is a dependency's retry = { … }.
+type Retry struct {
+	Attempts  int      `json:"attempts" toml:"attempts"`
+	BaseDelay Duration `json:"base_delay" toml:"base_delay"`
+	MaxDelay  Duration `json:"max_delay" toml:"max_delay"`
+	Budget    float64  `json:"budget" toml:"budget"`
 }
 
 // A Breaker is a dependency's breaker = { … }.

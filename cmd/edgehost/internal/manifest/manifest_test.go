@@ -116,13 +116,12 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 		{"a size beyond all numbers", function + "memory = \"99999999999GiB\"\n", []string{
 			`edgehost.toml:5:10: memory: "99999999999GiB" is not a size (write a whole number and B, KiB, MiB or GiB, such as "64MiB")`,
 		}},
-		{"keys of later versions", function + "max_late_settlement = \"5m\"\n[function.hello.idempotency]\nheader = \"Idempotency-Key\"\n[function.hello.lease]\nttl = \"8s\"\n[dependency.payments]\nurl = \"http://a\"\nretry = { attempts = 3 }\nbreaker = { window = \"1m\", mode = \"rate\" }\n", []string{
+		{"keys of later versions", function + "max_late_settlement = \"5m\"\n[function.hello.idempotency]\nheader = \"Idempotency-Key\"\n[function.hello.lease]\nttl = \"8s\"\n[dependency.payments]\nurl = \"http://a\"\nbreaker = { window = \"1m\", mode = \"rate\" }\n", []string{
 			`edgehost.toml:5:1: function.hello.max_late_settlement is not supported by this version (remove it)`,
 			`edgehost.toml:6:17: function.hello.idempotency is not supported by this version (remove it)`,
 			`edgehost.toml:8:17: function.hello.lease is not supported by this version (remove it)`,
-			`edgehost.toml:12:1: dependency.payments.retry is not supported by this version (remove it)`,
-			`edgehost.toml:13:13: dependency.payments.breaker.window is not supported by this version (remove it)`,
-			`edgehost.toml:13:28: dependency.payments.breaker.mode is not supported by this version (remove it)`,
+			`edgehost.toml:12:13: dependency.payments.breaker.window is not supported by this version (remove it)`,
+			`edgehost.toml:12:28: dependency.payments.breaker.mode is not supported by this version (remove it)`,
 		}},
 		{"an isolation that there is not", function + "isolation = \"none\"\n", []string{
 			`edgehost.toml:5:13: isolation: there is no "none" (write isolation = "instance" or "request")`,
@@ -200,6 +199,23 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 			`edgehost.toml:8:39: on_store_loss must be text in quotes, not true (write on_store_loss = "local" or "hold")`,
 			`edgehost.toml:8:45: probe must be text in quotes, not a list (write probe = "GET /healthz")`,
 		}},
+		{"retries out of bounds", dependency + "retry = { attempts = 0, base_delay = \"2s\", max_delay = \"1s\", budget = 2.5 }\n", []string{
+			`edgehost.toml:7:22: attempts: 0 is out of bounds (allowed is 1 to 10)`,
+			`edgehost.toml:7:56: max_delay is 1s, less than the 2s of base_delay (allowed is from base_delay on)`,
+			`edgehost.toml:7:71: budget: 2.5 is out of bounds (allowed is above 0, at most 1)`,
+		}},
+		{"retries of wrong types", dependency + "retry = { budget = \"20%\" }\nexclude = [404]\nidempotency_header = true\n", []string{
+			`edgehost.toml:7:20: budget must be a number, not the text "20%" (write budget = 0.2)`,
+			`edgehost.toml:8:12: an element of exclude must be text in quotes, not the number 404 (write exclude = ["…", "…"])`,
+			`edgehost.toml:9:22: idempotency_header must be text in quotes, not true (write idempotency_header = "Idempotency-Key")`,
+		}},
+		{"a budget that is not a number", dependency + "retry = { budget = nan }\n", []string{
+			`edgehost.toml:7:20: budget: nan is out of bounds (allowed is above 0, at most 1)`,
+		}},
+		{"exclusions that are none", dependency + "exclude = [\"404\", \"7xx\"]\nidempotency_header = \"Content-Length\"\n", []string{
+			`edgehost.toml:7:19: exclude: there is no "7xx" (write a status such as "404", a class such as "4xx", "connect", "reset" or "timeout")`,
+			`edgehost.toml:8:22: idempotency_header: "Content-Length" cannot carry a key (write idempotency_header = "Idempotency-Key")`,
+		}},
 		{"a probe that changes something", dependency + "breaker = { probe = \"POST /healthz\" }\n", []string{
 			`edgehost.toml:7:21: probe: "POST /healthz": it must be GET or HEAD, a space, and a target (write probe = "GET /healthz")`,
 		}},
@@ -253,6 +269,9 @@ namespace = "shared"
 addresses = ["10.0.0.0/8", "fd00::/8"]
 max_in_flight = 8
 breaker = { reset_after = "10m", ramp = "30s", on_store_loss = "hold", probe = "GET /healthz" }
+retry = { attempts = 5, base_delay = "1s", budget = 1 }
+exclude = ["404", "reset"]
+idempotency_header = "Payment-Key"
 
 [dependency.mail]
 url = "${MAIL_URL:-http://127.0.0.1:9090}"
@@ -312,12 +331,20 @@ max_reset_after = '5m'
 ramp = '0s'
 on_store_loss = 'local'
 
+[dependency.mail.retry]
+attempts = 3
+base_delay = '50ms'
+max_delay = '500ms'
+budget = 0.2
+
 [dependency.payments]
 namespace = 'shared'
 url = 'http://pay.example'
 addresses = ['10.0.0.0/8', 'fd00::/8']
 timeout = '5s'
 max_in_flight = 8
+exclude = ['404', 'reset']
+idempotency_header = 'Payment-Key'
 
 [dependency.payments.breaker]
 failure_threshold = 5
@@ -326,6 +353,12 @@ max_reset_after = '10m'
 ramp = '30s'
 on_store_loss = 'hold'
 probe = 'GET /healthz'
+
+[dependency.payments.retry]
+attempts = 5
+base_delay = '1s'
+max_delay = '1s'
+budget = 1.0
 
 [dev]
 run = ['go run ./upstream']

@@ -14,6 +14,7 @@ func Reference() string {
 	describeKeys(&out, &later, "function.NAME.", functionKeys())
 	describeKeys(&out, &later, "dependency.NAME.", dependencyKeys())
 	describeKeys(&out, &later, "dependency.NAME.breaker.", breakerKeys())
+	describeKeys(&out, &later, "dependency.NAME.retry.", retryKeys())
 	describeKeys(&out, &later, "dev.", devKeys())
 	return out.String() + "\nKnown and refused, because this version would not keep what they promise: " +
 		strings.TrimSuffix(later.String(), ", ") + ".\n"

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -202,13 +203,17 @@ func fetch(w *edge.ResponseWriter, r *edge.Request) {
 	if r.Method == "POST" {
 		body = r.Body
 	}
+	if query(r, "inline") != "" {
+		b, _ := io.ReadAll(r.Body)
+		body = bytes.NewReader(b)
+	}
 	req, err := edge.NewRequest(r.Method, query(r, "target"), body)
 	if err != nil {
 		edge.Error(w, err)
 		return
 	}
 	for name, value := range r.Header().All() {
-		if name == "X-Many" {
+		if name == "X-Many" || name == "Payment-Key" {
 			req.Header().Add(name, value)
 		}
 	}
