@@ -14,11 +14,17 @@ func (e *Engine) Live() (n int) {
 	return n
 }
 
-// MeteringVersion names what is kept of metered modules.
-const MeteringVersion = meteringVersion
+// These name what is kept of rewritten modules.
+const (
+	MeteringVersion = meteringVersion
+	ExposingVersion = exposingVersion
+)
 
-// Rewrite meters a module as it is done before it is compiled.
-var Rewrite = metered
+// Meter and Expose rewrite a module as it is done before it is compiled.
+var (
+	Meter  = metered
+	Expose = exposed
+)
 
 // Traces waits until no instance is at work and compares what the idle ones hold
 // with their snapshot.
@@ -69,4 +75,9 @@ func (e *Engine) ColdStarts() (n int) {
 		}
 	}
 	return n
+}
+
+// Retired counts the instances that went for a reason.
+func (e *Engine) Retired(reason string) int {
+	return int(testutil.ToFloat64(e.metrics.retired.WithLabelValues(reason)))
 }

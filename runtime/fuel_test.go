@@ -115,22 +115,29 @@ func TestGuestSeesTheFuelItHasLeft(t *testing.T) {
 }
 
 // What was kept of modules must not be taken for what is made of them now: if
-// this fails, metering has changed, and so must its version.
-func TestMeteringVersionChangesWithMetering(t *testing.T) {
-	const version, want = "metered-1", "9267eefb1bbb28c5"
-	sum := sha256.New()
-	for _, s := range append(computing(), recursive()...) {
-		if s.path != "" {
-			continue
+// this fails, a rewriting has changed, and so must its version.
+func TestVersionOfARewritingChangesWithIt(t *testing.T) {
+	for _, r := range []struct {
+		version, wantVersion, want string
+		rewrite                    func([]byte) ([]byte, error)
+	}{
+		{runtime.MeteringVersion, "metered-1", "9267eefb1bbb28c5", runtime.Meter},
+		{runtime.ExposingVersion, "exposed-1-metered-1", "ac6f2278ae09b411", runtime.Expose},
+	} {
+		sum := sha256.New()
+		for _, s := range append(computing(), recursive()...) {
+			if s.path != "" {
+				continue
+			}
+			rewritten, err := r.rewrite(s.module)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum.Write(rewritten)
 		}
-		metered, err := runtime.Rewrite(s.module)
-		if err != nil {
-			t.Fatal(err)
+		if got := hex.EncodeToString(sum.Sum(nil))[:16]; got != r.want || r.version != r.wantVersion {
+			t.Errorf("got %s by %s, want %s by %s", got, r.version, r.want, r.wantVersion)
 		}
-		sum.Write(metered)
-	}
-	if got := hex.EncodeToString(sum.Sum(nil))[:16]; got != want || runtime.MeteringVersion != version {
-		t.Errorf("got %s by %s, want %s by %s", got, runtime.MeteringVersion, want, version)
 	}
 }
 

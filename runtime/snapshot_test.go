@@ -3,12 +3,16 @@ package runtime_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/edgehost/edgehost/guests/abi"
 	"github.com/edgehost/edgehost/guests/conformance"
 	"github.com/edgehost/edgehost/runtime"
+	"github.com/edgehost/edgehost/runtime/wasmbin"
 )
 
 // secrets is the function that hides and seeks, with one instance.
@@ -62,5 +66,213 @@ func TestNothingOfARequestIsVisibleToTheNext(t *testing.T) {
 	}
 	if n := h.ColdStarts(); n != 1 {
 		t.Errorf("%d instances were started for requests that can be undone", n)
+	}
+}
+
+// A guest that failed serves again where its state is nothing but what is
+// restored. Otherwise the next request has another instance.
+func TestFailedGuestServesAgainOnlyIfItCanBeRestored(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		status  int
+		retired string // why, or nothing
+		limit   func(*runtime.FunctionConfig)
+	}{
+		{what: "panic", status: http.StatusBadGateway},
+		{what: "crash", status: http.StatusBadGateway},
+		{what: "deadlock", status: http.StatusBadGateway},
+		{what: "exit", status: http.StatusBadGateway, retired: "exit"},
+		{what: "recurse", status: http.StatusBadGateway, retired: "depth"},
+		{what: "eat", status: http.StatusBadGateway, retired: "memory"},
+		{what: "loop", status: http.StatusBadGateway, limit: func(f *runtime.FunctionConfig) { f.Fuel = 100_000_000 }},
+		{what: "loop", status: http.StatusGatewayTimeout, retired: "timeout", limit: func(f *runtime.FunctionConfig) { f.Timeout = 300 * time.Millisecond }},
+	} {
+		t.Run(c.what+" "+c.retired, func(t *testing.T) {
+			f := secrets(t)
+			if c.limit != nil {
+				c.limit(&f)
+			}
+			h := serve(t, f)
+			h.seek(t)
+			for n := range 3 {
+				resp, body := h.get(t, "/secrets/"+c.what+"?secret=hush")
+				if resp.StatusCode != c.status {
+					t.Fatalf("got %d %q, want %d", resp.StatusCode, body, c.status)
+				}
+				h.seek(t)
+				starts := 1
+				if c.retired != "" {
+					starts = n + 2
+				}
+				if h.ColdStarts() != starts || c.retired != "" && h.Retired(c.retired) != n+1 {
+					t.Errorf("%d instances were started, want %d; %d have gone for %q", h.ColdStarts(), starts, h.Retired(c.retired), c.retired)
+				}
+			}
+		})
+	}
+}
+
+// restless returns a guest that says hello, but only to a request that finds
+// memory, its size and a variable as they were initialized: with them, code that
+// is put in front of the handler traps if it finds anything else, and leaves
+// something of its own.
+func restless(tb testing.TB) *wasmbin.Module {
+	tb.Helper()
+	m, err := wasmbin.Decode(conformance.Hello())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	exports := slices.IndexFunc(m.Exports, func(e wasmbin.Export) bool { return e.Name == abi.ExportHandle })
+	imported := uint32(len(m.Imports))
+	handler := &m.Funcs[m.Exports[exports].Index-imported]
+	m.Globals = append(m.Globals, wasmbin.Global{Type: wasmbin.GlobalType{Type: wasmbin.I64, Mutable: true}, Init: []byte{0x42, 0x07, 0x0b}})
+	variable := byte(len(m.Globals) - 1)
+	handler.Body = slices.Concat([]byte{
+		0x23, variable, 0x42, 0x07, 0x52, 0x04, 0x40, 0x00, 0x0b, // if variable != 7: unreachable
+		0x42, 0x09, 0x24, variable, // variable = 9
+		0x3f, 0x00, 0x41, byte(m.Memories[0].Min), 0x47, 0x04, 0x40, 0x00, 0x0b, // if memory.size != min: unreachable
+		0x41, 0x01, 0x40, 0x00, 0x1a, // grow by a page
+		0x41, 0x80, 0xf8, 0x03, 0x28, 0x02, 0x00, 0x04, 0x40, 0x00, 0x0b, // if memory[0xfc00] != 0: unreachable
+		0x41, 0x80, 0xf8, 0x03, 0x41, 0x01, 0x36, 0x02, 0x00, // memory[0xfc00] = 1
+		0x3f, 0x00, 0x41, 0x10, 0x74, 0x41, 0x04, 0x6b, 0x28, 0x02, 0x00, 0x04, 0x40, 0x00, 0x0b, // if the last word != 0: unreachable
+		0x3f, 0x00, 0x41, 0x10, 0x74, 0x41, 0x04, 0x6b, 0x41, 0x01, 0x36, 0x02, 0x00, // the last word = 1
+	}, handler.Body)
+	return m
+}
+
+func (h *host) hello(t *testing.T, times int) {
+	t.Helper()
+	for range times {
+		if resp, body := h.get(t, "/hello"); resp.StatusCode != http.StatusOK || body != conformance.HelloBody {
+			t.Fatalf("got %d %q", resp.StatusCode, body)
+		}
+	}
+}
+
+func TestHandWrittenGuestFindsNothingOfEarlierRequests(t *testing.T) {
+	f := runtime.FunctionConfig{Name: "hello", Module: restless(t).Encode(), Instances: 1}
+	control := serve(t, f)
+	control.hello(t, 1)
+	if resp, _ := control.get(t, "/hello"); resp.StatusCode != http.StatusBadGateway {
+		t.Fatalf("got %d from an instance that is used again", resp.StatusCode)
+	}
+	f.Isolation = runtime.IsolationRequest
+	h := serve(t, f)
+	h.hello(t, 30)
+	if n := h.ColdStarts(); n != 1 {
+		t.Errorf("%d instances were started", n)
+	}
+}
+
+// What cannot be restored is started anew.
+func TestGuestWhoseStateIsOutOfReachIsStartedForEveryRequest(t *testing.T) {
+	m := restless(t)
+	m.Tables = append(m.Tables, wasmbin.TableType{Element: wasmbin.FuncRef, Limits: wasmbin.Limits{Min: 1}})
+	m.Types = append(m.Types, wasmbin.FuncType{})
+	m.Funcs = append(m.Funcs, wasmbin.Func{
+		Type: uint32(len(m.Types) - 1),
+		Body: []byte{0x41, 0x00, 0xd0, 0x70, 0x26, 0x00, 0x0b}, // table[0] = null
+	})
+	h := serve(t, runtime.FunctionConfig{Name: "hello", Module: m.Encode(), Isolation: runtime.IsolationRequest})
+	h.hello(t, 5)
+	if n := h.ColdStarts(); n != 5 || h.Retired("isolation") != 5 {
+		t.Errorf("%d instances were started and %d have gone, want 5", n, h.Retired("isolation"))
+	}
+}
+
+// resuming adds an edgehost_resume with some code to a guest, and to the handler
+// that it traps unless a variable is 8, which began as 7.
+func resuming(tb testing.TB, code ...byte) []byte {
+	tb.Helper()
+	m := restless(tb)
+	variable := byte(len(m.Globals) - 1)
+	handler := slices.IndexFunc(m.Exports, func(e wasmbin.Export) bool { return e.Name == abi.ExportHandle })
+	body := &m.Funcs[m.Exports[handler].Index-uint32(len(m.Imports))].Body
+	*body = slices.Concat([]byte{0x23, variable, 0x42, 0x08, 0x52, 0x04, 0x40, 0x00, 0x0b, 0x42, 0x07, 0x24, variable}, *body)
+	m.Types = append(m.Types, wasmbin.FuncType{})
+	m.Exports = append(m.Exports, wasmbin.Export{Name: abi.ExportResume, Index: uint32(len(m.Imports) + len(m.Funcs))})
+	m.Funcs = append(m.Funcs, wasmbin.Func{
+		Type: uint32(len(m.Types) - 1),
+		Body: slices.Concat(code, []byte{0x23, variable, 0x42, 0x01, 0x7c, 0x24, variable, 0x0b}), // variable += 1
+	})
+	return m.Encode()
+}
+
+func TestRestoredGuestIsResumed(t *testing.T) {
+	h := serve(t, runtime.FunctionConfig{Name: "hello", Module: resuming(t), Isolation: runtime.IsolationRequest})
+	h.hello(t, 12)
+}
+
+func TestGuestThatCannotResumeFailsItsRequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		code   []byte
+		status int
+	}{
+		"trap": {[]byte{0x00}, http.StatusBadGateway},
+		"loop": {[]byte{0x03, 0x40, 0x0c, 0x00, 0x0b}, http.StatusGatewayTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := serve(t, runtime.FunctionConfig{
+				Name: "hello", Module: resuming(t, c.code...), Isolation: runtime.IsolationRequest, Timeout: 300 * time.Millisecond,
+			})
+			for range 2 {
+				if resp, body := h.get(t, "/hello"); resp.StatusCode != c.status {
+					t.Errorf("got %d %q, want %d", resp.StatusCode, body, c.status)
+				}
+				h.gone()
+			}
+			if name == "trap" && !strings.Contains(h.log.String(), "edgehost_resume") {
+				t.Error("the log does not say where")
+			}
+		})
+	}
+}
+
+func TestInitializationIsTheSameForAllAndCryptographicRandomnessIsNot(t *testing.T) {
+	f := secrets(t)
+	f.Instances = 4
+	h := serve(t, f)
+	seen := make(map[string]int)
+	var last int64
+	for range 8 {
+		_, body := h.get(t, "/secrets/random")
+		var number, hash, secret string
+		var since int64
+		if _, err := fmt.Sscan(body, &number, &hash, &secret, &since); err != nil {
+			t.Fatalf("%q: %v", body, err)
+		}
+		seen[number+" "+hash]++
+		seen[secret]++
+		if since <= last {
+			t.Errorf("%d ns have passed since initialization, after %d", since, last)
+		}
+		last = since
+	}
+	if len(seen) != 9 {
+		t.Errorf("got %v, want one pair for all, and 8 secrets", seen)
+	}
+}
+
+// Requests that come at the same time share the snapshot and nothing else.
+func TestInstancesAtTheSameTimeDoNotSeeEachOther(t *testing.T) {
+	f := secrets(t)
+	f.Instances = 8
+	h := serve(t, f)
+	var clients sync.WaitGroup
+	for c := range 8 {
+		clients.Go(func() {
+			for n := range 6 {
+				if resp, body := h.get(t, fmt.Sprintf("/secrets/hide?secret=hush-%d-%d", c, n)); body != "hidden" {
+					t.Errorf("got %d %q", resp.StatusCode, body)
+				}
+				if resp, body := h.get(t, "/secrets/seek"); resp.StatusCode != http.StatusOK || body != "" {
+					t.Errorf("got %d, and found: %s", resp.StatusCode, body)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	for _, difference := range h.Traces() {
+		t.Error(difference)
 	}
 }

@@ -7,5 +7,6 @@
 // Decode and Encode are inverses, but for integers and sections that could be
 // shorter. Interface tells what a host needs to judge a module. Meter is the first
 // rewriting: it makes a module count its work and ask for more, so that a host
-// can stop it, share the processor, and let its own collector run.
+// can stop it, share the processor, and let its own collector run. Expose comes
+// after it, and makes instances restorable.
 package wasmbin

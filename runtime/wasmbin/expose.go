@@ -57,10 +57,7 @@ func Expose(m *Module) error {
 	}
 	m.Customs = append(m.Customs, Custom{Name: imageSection, Data: image})
 	m.emptyActiveData(s.namesData)
-	if m.Start != nil {
-		m.Exports = append(m.Exports, Export{Name: StartExport, Kind: ExternFunc, Index: *m.Start})
-		m.Start = nil
-	}
+	m.exportStart()
 	for i, index := range s.globals {
 		m.Exports = append(m.Exports, Export{Name: GlobalExport + strconv.Itoa(i), Kind: ExternGlobal, Index: index})
 	}
@@ -156,10 +153,24 @@ func (m *Module) checkStart() error {
 	return err
 }
 
-// image encodes the active data segments: for each its offset, its length and
-// its bytes.
+// exportStart makes the start function an export, by way of another that calls it:
+// to export a function itself would allow references to it (core specification
+// 3.4.10, C.refs).
+func (m *Module) exportStart() {
+	if m.Start == nil {
+		return
+	}
+	types := m.funcTypes()
+	m.Exports = append(m.Exports, Export{Name: StartExport, Kind: ExternFunc, Index: uint32(len(types))})
+	m.Funcs = append(m.Funcs, Func{Type: types[*m.Start], Body: Expr(code(nil).call(*m.Start).end())})
+	m.Start = nil
+}
+
+// image encodes the active data segments: how many there are, and for each its
+// offset, its length and its bytes.
 func (m *Module) image() ([]byte, error) {
-	var image []byte
+	var segments []byte
+	n := 0
 	for i := range m.Datas {
 		d := &m.Datas[i]
 		if d.Form == DataPassive {
@@ -172,10 +183,11 @@ func (m *Module) image() ([]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("%w: data segment %d has no constant offset", ErrHidden, i)
 		}
-		image = binary.AppendUvarint(image, uint64(offset))
-		image = append(binary.AppendUvarint(image, uint64(len(d.Init))), d.Init...)
+		segments = binary.AppendUvarint(segments, uint64(offset))
+		segments = append(binary.AppendUvarint(segments, uint64(len(d.Init))), d.Init...)
+		n++
 	}
-	return image, nil
+	return append(binary.AppendUvarint(nil, uint64(n)), segments...), nil
 }
 
 // constant returns the value of an expression that is an i32 constant.
@@ -227,17 +239,13 @@ func ImageOf(wasm []byte) (image Image, ok bool) {
 // byte. They alias the image.
 func (image Image) Segments() iter.Seq2[uint32, []byte] {
 	return func(yield func(uint32, []byte) bool) {
-		for rest := image; len(rest) > 0; {
-			offset, n := binary.Uvarint(rest)
-			size, m := binary.Uvarint(rest[max(n, 0):])
-			start := n + m
-			if n <= 0 || m <= 0 || uint64(len(rest)-start) < size {
-				return // Expose has not written this
-			}
-			if !yield(uint32(offset), rest[start:start+int(size)]) {
+		r := &reader{buf: image}
+		for range r.u32("segments") {
+			offset := r.u32("offset")
+			b := r.take(int(r.u32("length")), "segment")
+			if r.failed() || !yield(offset, b) {
 				return
 			}
-			rest = rest[start+int(size):]
 		}
 	}
 }

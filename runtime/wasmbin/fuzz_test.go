@@ -76,3 +76,33 @@ func FuzzMeter(f *testing.F) {
 		}
 	})
 }
+
+func FuzzExpose(f *testing.F) {
+	seeds(f)
+	validate := validator(f)
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		m, err := wasmbin.Decode(wasm)
+		if err != nil {
+			return
+		}
+		m.Customs = nil // wazero fails on some that are malformed or empty
+		plain := m.Encode()
+		err = wasmbin.Expose(m)
+		if errors.Is(err, wasmbin.ErrHidden) || errors.Is(err, wasmbin.ErrReserved) {
+			if !bytes.Equal(m.Encode(), plain) {
+				t.Fatal("it was changed and refused")
+			}
+			return
+		}
+		before := validate(plain)
+		if err != nil {
+			if before == nil {
+				t.Fatalf("a valid module: %v", err)
+			}
+			return
+		}
+		if after := validate(m.Encode()); (before == nil) != (after == nil) {
+			t.Fatalf("valid before: %v, after: %v", before, after)
+		}
+	})
+}

@@ -117,6 +117,7 @@ type world struct {
 	rewrite func([]byte) ([]byte, error)
 	named   map[string]api.Module
 	last    api.Module
+	origin  *origin // of last, if it can be restored
 }
 
 func newWorld(t *testing.T, rewrite func([]byte) ([]byte, error)) *world {
@@ -145,7 +146,11 @@ func (w *world) load(ctx context.Context, wasm []byte, name string) (api.Module,
 	if err != nil {
 		return nil, err
 	}
-	return w.rt.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithName(name))
+	m, err := w.rt.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithName(name))
+	if err != nil {
+		return nil, err
+	}
+	return m, begin(ctx, m, wasm)
 }
 
 func (w *world) run(t *testing.T, c command, wasm []byte, name string) outcome {
@@ -153,6 +158,7 @@ func (w *world) run(t *testing.T, c command, wasm []byte, name string) outcome {
 	ctx := context.Background()
 	switch c.Type {
 	case "module":
+		w.replay(t)
 		m, err := w.load(ctx, wasm, name)
 		if err != nil {
 			t.Fatalf("line %d: %v", c.Line, err)
@@ -160,6 +166,7 @@ func (w *world) run(t *testing.T, c command, wasm []byte, name string) outcome {
 		if w.last = m; c.Name != "" {
 			w.named[c.Name] = m
 		}
+		w.origin = w.originOf(t, m, wasm)
 		return outcome{}
 	case "assert_invalid", "assert_malformed", "assert_unlinkable", "assert_uninstantiable":
 		m, err := w.load(ctx, wasm, "")
@@ -179,7 +186,11 @@ func (w *world) run(t *testing.T, c command, wasm []byte, name string) outcome {
 	if counter, ok := m.ExportedGlobal(wasmbin.CounterExport).(api.MutableGlobal); ok { // a trap left it behind
 		counter.Set(uint64(wasmbin.NewCounter(0, wasmbin.DefaultDepth)))
 	}
-	return w.invoke(t, m.ExportedFunction(c.Action.Field), c.Action.Args)
+	o := w.invoke(t, m.ExportedFunction(c.Action.Field), c.Action.Args)
+	if m == w.last && w.origin != nil {
+		w.origin.calls = append(w.origin.calls, call{c, o})
+	}
+	return o
 }
 
 func (w *world) invoke(t *testing.T, f api.Function, values []value) outcome {
@@ -240,29 +251,33 @@ func TestSpecScriptsRunTheSameWhenMetered(t *testing.T) {
 			name := fmt.Sprintf("%s/%s", release, strings.TrimSuffix(filepath.Base(path), ".json"))
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				runScript(t, path)
+				runScript(t, path, meter)
 			})
 		}
 	}
 }
 
-func runScript(t *testing.T, path string) {
+// meter is what is done to a module that a host is to stop.
+func meter(b []byte) ([]byte, error) {
+	m, err := wasmbin.Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	if err := wasmbin.Meter(m, wasmbin.MeterOptions{}); err != nil {
+		return nil, err
+	}
+	return m.Encode(), nil
+}
+
+// runScript runs a script with modules as they are and with rewritten ones.
+func runScript(t *testing.T, path string, rewrite func([]byte) ([]byte, error)) {
 	t.Helper()
 	var s script
 	if err := json.Unmarshal(read(t, path), &s); err != nil {
 		t.Fatal(err)
 	}
 	plain := newWorld(t, func(b []byte) ([]byte, error) { return b, nil })
-	meter := newWorld(t, func(b []byte) ([]byte, error) {
-		m, err := wasmbin.Decode(b)
-		if err != nil {
-			return nil, err
-		}
-		if err := wasmbin.Meter(m, wasmbin.MeterOptions{}); err != nil {
-			return nil, err
-		}
-		return m.Encode(), nil
-	})
+	rewritten := newWorld(t, rewrite)
 	names := aliases(s.Commands)
 	for i, c := range s.Commands {
 		if c.Type == "register" || c.ModuleType == "text" {
@@ -273,9 +288,10 @@ func runScript(t *testing.T, path string) {
 			wasm = read(t, filepath.Join(filepath.Dir(path), c.Filename))
 		}
 		want := plain.run(t, c, wasm, names[i])
-		got := meter.run(t, c, bytes.Clone(wasm), names[i])
+		got := rewritten.run(t, c, bytes.Clone(wasm), names[i])
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("line %d, %s %s %s: metered differs (-plain +metered):\n%s", c.Line, c.Type, c.Filename, c.Action.Field, diff)
+			t.Errorf("line %d, %s %s %s: rewritten differs (-plain +rewritten):\n%s", c.Line, c.Type, c.Filename, c.Action.Field, diff)
 		}
 	}
+	rewritten.replay(t)
 }

@@ -40,9 +40,14 @@ var (
 )
 
 var handlers = map[string]edge.Handler{
-	"hide":     hide,
-	"seek":     seek,
-	"panic":    func(_ *edge.ResponseWriter, r *edge.Request) { remember(r); panic("the guest has had enough") },
+	"hide":  hide,
+	"seek":  seek,
+	"panic": func(_ *edge.ResponseWriter, r *edge.Request) { remember(r); panic("the guest has had enough") },
+	"crash": func(_ *edge.ResponseWriter, r *edge.Request) {
+		remember(r)
+		go panic("nobody recovers")
+		runtime.Gosched()
+	},
 	"deadlock": func(_ *edge.ResponseWriter, r *edge.Request) { remember(r); lock.Lock(); lock.Lock() },
 	"exit":     func(_ *edge.ResponseWriter, r *edge.Request) { remember(r); os.Exit(3) },
 	"loop":     func(_ *edge.ResponseWriter, r *edge.Request) { remember(r); spin() },
