@@ -68,6 +68,20 @@ func BenchmarkHello(b *testing.B) {
 	}
 }
 
+// BenchmarkStart starts and closes instances of a Go guest.
+func BenchmarkStart(b *testing.B) {
+	for name, isolation := range map[string]runtime.Isolation{"fresh": runtime.IsolationInstance, "restored": runtime.IsolationRequest} {
+		b.Run(name, func(b *testing.B) {
+			e := benchEngine(b, runtime.FunctionConfig{Module: module(b, guests.hello), Isolation: isolation})
+			for b.Loop() {
+				if err := e.Start(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func benchEngine(b *testing.B, f runtime.FunctionConfig) *runtime.Engine {
 	b.Helper()
 	h := open(b, runtime.Config{Logger: slog.New(slog.DiscardHandler)})

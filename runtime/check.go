@@ -14,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/edgehost/edgehost/guests/abi"
+	"github.com/edgehost/edgehost/runtime/wasmbin"
 )
 
 const (
@@ -168,4 +169,25 @@ func typeOf(f api.FunctionDefinition) string {
 		return "(" + strings.Join(names, ", ") + ")"
 	}
 	return list(f.ParamTypes()) + " -> " + list(f.ResultTypes())
+}
+
+// Advise returns what is worth knowing about a function that Check has no fault
+// with, one sentence each.
+func Advise(f FunctionConfig) []string {
+	if f.Isolation != IsolationRequest {
+		return nil
+	}
+	m, err := wasmbin.Decode(f.Module)
+	if err != nil {
+		return nil // Check says so
+	}
+	draws := slices.ContainsFunc(m.Imports, func(i wasmbin.Import) bool { return i.Name == "random_get" })
+	resumes := slices.ContainsFunc(m.Exports, func(e wasmbin.Export) bool { return e.Name == abi.ExportResume })
+	switch err := wasmbin.Expose(m); {
+	case err != nil:
+		return []string{fmt.Sprintf("every request starts an instance of its own, which takes longer than to restore one: %v", err)}
+	case draws && !resumes:
+		return []string{"random numbers that it draws in its initialization are the same for all requests: in Go those are the state of math/rand and the seeds of maps and maphash, but not crypto/rand"}
+	}
+	return nil
 }

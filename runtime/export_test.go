@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	goruntime "runtime"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
@@ -80,4 +81,45 @@ func (e *Engine) ColdStarts() (n int) {
 // Retired counts the instances that went for a reason.
 func (e *Engine) Retired(reason string) int {
 	return int(testutil.ToFloat64(e.metrics.retired.WithLabelValues(reason)))
+}
+
+// Sweep does what the engine does for its only function when nothing has happened
+// for a while.
+func (e *Engine) Sweep() {
+	e.table.Load().apps[0].functions[0].pool.sweep(time.Now().Add(2 * trimAfter))
+}
+
+// ServeByAll makes requests by n instances of the only function, one after the
+// other.
+func (e *Engine) ServeByAll(n int, request func()) error {
+	p := e.table.Load().apps[0].functions[0].pool
+	var all []*instance
+	for len(all) < n {
+		i, w, _ := p.take()
+		if i == nil {
+			if <-w.ready; w.err != nil {
+				return w.err
+			}
+			i = w.inst
+		}
+		all = append(all, i)
+	}
+	for _, i := range all {
+		p.release(i)
+		request()
+		if again, _, _ := p.take(); again != i {
+			return fmt.Errorf("another instance has served")
+		}
+	}
+	for _, i := range all {
+		p.release(i)
+	}
+	return nil
+}
+
+// Start starts an instance of the only function and closes it.
+func (e *Engine) Start() error {
+	i := newInstance(e.table.Load().apps[0].functions[0])
+	defer i.close()
+	return i.open()
 }

@@ -43,6 +43,9 @@ func newFunction(a *app, cfg FunctionConfig, m *module, plain *egress.Client) *f
 	}
 	f.base, f.stop = context.WithCancel(a.engine.base)
 	f.pool = newPool(cfg, func() *instance { return newInstance(f) })
+	if f.startsAnew() {
+		f.logger.LogAttrs(f.base, slog.LevelWarn, "function starts an instance for every request, since its state cannot be restored")
+	}
 	return f
 }
 

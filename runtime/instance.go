@@ -31,6 +31,7 @@ type instance struct {
 	guest    guestContext
 	meter    meter
 	console  console
+	random   randomness
 
 	work chan struct{} // one token for each request; closed to retire the instance
 	done chan struct{} // the guest has returned
@@ -40,6 +41,7 @@ type instance struct {
 	expiry *time.Timer // for the end of the guest's time after that; guarded by x.mu
 
 	born, used time.Time
+	trimmed    time.Time // used, when it was trimmed last
 	served     int
 	reason     atomic.Pointer[string] // why it must not serve again
 }
@@ -73,7 +75,7 @@ func newInstance(f *function) *instance {
 	i.guest.inst = i
 	i.guest.done = make(chan struct{})
 	i.meter.guest, i.meter.turns = &i.guest, f.engine.turns
-	i.console.inst = i
+	i.console.inst, i.random.guest = i, &i.guest
 	i.x.init(i)
 	return i
 }

@@ -147,7 +147,8 @@ func (p *pool) gone(i *instance) {
 	p.checkEmpty()
 }
 
-// sweep closes the instances that have been idle for too long, or are too old.
+// sweep closes the instances that have been idle for too long, or are too old,
+// and trims the others.
 func (p *pool) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,6 +160,7 @@ func (p *pool) sweep(now time.Time) {
 		case i.tooOld(now):
 			i.retire(retiredAge)
 		default:
+			i.trim(now)
 			keep = append(keep, i)
 		}
 	}

@@ -104,6 +104,14 @@ func (r *region) restore() {
 	r.top = size
 }
 
+// trim gives back what a restored region need not have.
+func (r *region) trim() {
+	if r.private {
+		size := len(r.image.content)
+		discard(r.reserved[:size], r.image.content)
+	}
+}
+
 // Free implements experimental.LinearMemory. The engine calls it in the middle
 // of a call that exits; close comes after that.
 func (*region) Free() {}

@@ -3,8 +3,10 @@ package runtime
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -106,6 +108,9 @@ func (i *instance) take(s *snapshot) error {
 		s.globals = append(s.globals, global.Get())
 	}
 	s.image, s.begin = image, nil
+	if i.random.drawn && i.resume == nil {
+		i.function.logger.LogAttrs(i.function.engine.base, slog.LevelInfo, "function has drawn random numbers in its initialization, which are the same for all requests")
+	}
 	return nil
 }
 
@@ -145,6 +150,18 @@ func (i *instance) restore() {
 	}
 	i.setGlobals(s)
 	i.function.metrics.restores.Inc()
+}
+
+// trimAfter is how long an instance is idle before it is trimmed.
+const trimAfter = time.Second
+
+// trim gives back the pages that an idle guest keeps so that its next request
+// need not ask for them. The pool calls it for those that nobody holds.
+func (i *instance) trim(now time.Time) {
+	if i.function.module.snapshot != nil && i.trimmed != i.used && now.Sub(i.used) >= trimAfter {
+		i.trimmed = i.used
+		i.region.trim()
+	}
 }
 
 // end takes note of a request that ended for a reason to retire. A guest that

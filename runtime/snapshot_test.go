@@ -178,6 +178,9 @@ func TestGuestWhoseStateIsOutOfReachIsStartedForEveryRequest(t *testing.T) {
 	if n := h.ColdStarts(); n != 5 || h.Retired("isolation") != 5 {
 		t.Errorf("%d instances were started and %d have gone, want 5", n, h.Retired("isolation"))
 	}
+	if !strings.Contains(h.log.String(), "its state cannot be restored") {
+		t.Error("the log does not say so")
+	}
 }
 
 // resuming adds an edgehost_resume with some code to a guest, and to the handler
@@ -251,6 +254,9 @@ func TestInitializationIsTheSameForAllAndCryptographicRandomnessIsNot(t *testing
 	if len(seen) != 9 {
 		t.Errorf("got %v, want one pair for all, and 8 secrets", seen)
 	}
+	if n := strings.Count(h.log.String(), "has drawn random numbers in its initialization"); n != 1 {
+		t.Errorf("the log says so %d times", n)
+	}
 }
 
 // Requests that come at the same time share the snapshot and nothing else.
@@ -274,5 +280,35 @@ func TestInstancesAtTheSameTimeDoNotSeeEachOther(t *testing.T) {
 	clients.Wait()
 	for _, difference := range h.Traces() {
 		t.Error(difference)
+	}
+}
+
+func TestAdviceSaysWhatIsolationCosts(t *testing.T) {
+	drawing := restless(t)
+	drawing.Imports = append(drawing.Imports, wasmbin.Import{Module: "wasi_snapshot_preview1", Name: "random_get"})
+	resumed := restless(t)
+	resumed.Imports = drawing.Imports
+	resumed.Exports = append(resumed.Exports, wasmbin.Export{Name: abi.ExportResume})
+	hidden := restless(t)
+	hidden.Funcs[0].Body = slices.Concat([]byte{0xfc, 13, 0}, hidden.Funcs[0].Body)
+	for _, c := range []struct {
+		name, want string
+		module     *wasmbin.Module
+	}{
+		{"a guest with nothing special", "", restless(t)},
+		{"a guest that draws random numbers", "random numbers", drawing},
+		{"one that draws them again", "", resumed},
+		{"a guest whose state is out of reach", "drops a segment", hidden},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := runtime.FunctionConfig{Module: c.module.Encode(), Isolation: runtime.IsolationRequest}
+			if got := strings.Join(runtime.Advise(f), "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			f.Isolation = runtime.IsolationInstance
+			if got := runtime.Advise(f); got != nil {
+				t.Errorf("got %q without isolation", got)
+			}
+		})
 	}
 }

@@ -23,7 +23,7 @@ func (i *instance) moduleConfig() wazero.ModuleConfig {
 		WithStartFunctions(). // initialization is a call of its own
 		WithSysWalltime().
 		WithSysNanotime().
-		WithRandSource(&randomness{&i.guest}).
+		WithRandSource(&i.random).
 		WithNanosleep(i.sleep).
 		WithOsyield(func() {}).
 		WithStdout(&i.console).
@@ -49,10 +49,14 @@ func (i *instance) sleep(ns int64) {
 
 // randomness is the system's, in pieces between which a guest can be stopped
 // that wants its whole memory filled with it.
-type randomness struct{ guest *guestContext }
+type randomness struct {
+	guest *guestContext
+	drawn bool
+}
 
 // Read implements io.Reader.
 func (r *randomness) Read(b []byte) (int, error) {
+	r.drawn = true
 	if r.guest.stopped() {
 		return 0, errInterrupted
 	}

@@ -111,6 +111,9 @@ func (r *report) app(ctx context.Context, t *terminal, dir string) {
 		for _, line := range lines(runtime.Check(ctx, one)) {
 			r.Problems = append(r.Problems, a.problem(f.Module.At, "", "%s", line).Error())
 		}
+		for _, line := range runtime.Advise(one.Functions[0]) {
+			r.Warnings = append(r.Warnings, "warning: "+a.problem(f.Isolation.At, "", "isolation: %s", line).Error())
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/edgehost/edgehost/guests/conformance"
+	"github.com/edgehost/edgehost/runtime/wasmbin"
 )
 
 func TestCheckNamesEveryModuleThatCannotBeServed(t *testing.T) {
@@ -72,6 +73,21 @@ func TestCheckPrintsTheResolvedConfiguration(t *testing.T) {
 	}
 	if !r.OK || len(r.Warnings) != 1 || len(r.Manifest.Functions) != 1 || r.Manifest.Functions[0].Timeout != "10s" {
 		t.Errorf("as JSON, check printed %s", got.stdout)
+	}
+}
+
+func TestCheckWarnsWhatIsolationCosts(t *testing.T) {
+	m, err := wasmbin.Decode(conformance.Hello())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Elements = []wasmbin.Element{{Form: wasmbin.ElementNotActive}}
+	m.Funcs[0].Body = append([]byte{0xfc, 13, 0}, m.Funcs[0].Body...) // elem.drop 0
+	isolated := strings.Replace(shopManifest, "[function.hello]\n", "[function.hello]\nisolation = \"request\"\n", 1)
+	writeApp(t, map[string]string{"edgehost.toml": strings.Replace(isolated, "STRIPE_KEY", "PATH", 1), "hello.wasm": string(m.Encode())})
+	got := runArgs(t, os.Environ(), "check", "shop")
+	if got.code != exitOK || !strings.HasPrefix(got.stderr, "warning: shop/edgehost.toml:3:13: isolation: every request starts an instance of its own") {
+		t.Errorf("check exited with %d and printed %q", got.code, got.stderr)
 	}
 }
 
