@@ -3,6 +3,7 @@ package objects_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/edgehost/edgehost/kvbucket"
 	"github.com/edgehost/edgehost/objects"
@@ -24,9 +25,16 @@ func openHost(tb testing.TB, b kvbucket.Bucket, cfg objects.Config) *objects.Hos
 	return h
 }
 
-func BenchmarkAdmitAndReport(b *testing.B) {
+func BenchmarkAdmitAndReport(b *testing.B) { benchmarkAdmitAndReport(b, objects.Policy{}) }
+
+func BenchmarkAdmitAndReportByRate(b *testing.B) {
+	benchmarkAdmitAndReport(b, objects.Policy{Mode: objects.ModeRate, SlowCall: time.Second})
+}
+
+func benchmarkAdmitAndReport(b *testing.B, p objects.Policy) {
+	b.Helper()
 	h := openHost(b, kvbucket.NewMemory(), objects.Config{})
-	d := dependency(b, h, "payments", objects.Policy{})
+	d := dependency(b, h, "payments", p)
 	ctx := b.Context()
 	call := func() {
 		a, err := d.Admit(ctx)

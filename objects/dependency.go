@@ -43,13 +43,15 @@ type Dependency struct {
 	node   *node
 	policy atomic.Pointer[Policy]
 
-	view     atomic.Pointer[view] // nil: nothing is known yet
-	hot      atomic.Bool          // something failed lately, so successes count
-	guard    atomic.Int64         // the reading of the host's clock until which its streak defers calls; zero: no guard
-	claiming atomic.Bool          // a call of this host asks for the probe
-	used     atomic.Bool          // since the newest poll
-	limit    atomic.Int64         // of calls under way; zero: none
-	inFlight atomic.Int64         // counted while there is a limit
+	view     atomic.Pointer[view]  // nil: nothing is known yet
+	hot      atomic.Bool           // successes count: something failed lately, or there is a meter
+	guard    atomic.Int64          // the reading of the host's clock until which its streak defers calls; zero: no guard
+	claiming atomic.Bool           // a call of this host asks for the probe
+	used     atomic.Bool           // since the newest poll
+	meter    atomic.Pointer[meter] // of the rate; nil without one
+	timing   atomic.Bool           // the meter tells slow calls
+	limit    atomic.Int64          // of calls under way; zero: none
+	inFlight atomic.Int64          // counted while there is a limit
 
 	mu      sync.Mutex    // guards the fields below
 	looked  chan struct{} // closed when the first look has ended; nil before it begins
@@ -88,10 +90,30 @@ func (h *Host) Dependency(id ID, p Policy) (*Dependency, error) {
 		return nil, err
 	}
 	d := h.dependency(id, key)
-	d.policy.Store(&policy)
-	d.limit.Store(int64(policy.MaxInFlight))
+	d.follow(&policy)
 	d.prepare()
 	return d, nil
+}
+
+// follow makes a policy the one that holds. What was counted by another mode or
+// window does not count any more.
+func (d *Dependency) follow(p *Policy) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.policy.Store(p)
+	d.limit.Store(int64(p.MaxInFlight))
+	var generation uint64
+	if v := d.view.Load(); v != nil {
+		generation = v.object.Breaker.Generation
+	}
+	m, old := newMeter(p, generation), d.meter.Load()
+	if (m == nil) == (old == nil) && (m == nil || m.slot == old.slot && m.slow == old.slow) {
+		return
+	}
+	d.tally.reset()
+	d.meter.Store(m)
+	d.timing.Store(p.SlowCall > 0)
+	d.cool()
 }
 
 func (h *Host) dependency(id ID, key string) *Dependency {
@@ -136,7 +158,7 @@ func (d *Dependency) Admit(ctx context.Context) (Admission, error) {
 }
 
 func (d *Dependency) admit(ctx context.Context) (Admission, error) {
-	if v := d.view.Load(); v != nil && v.admits && d.guard.Load() == 0 {
+	if v := d.view.Load(); v != nil && v.admits && d.guard.Load() == 0 && !d.timing.Load() {
 		return Admission{dependency: d, generation: v.object.Breaker.Generation}, nil
 	}
 	return d.admitSlowly(ctx)
@@ -256,12 +278,16 @@ func (d *Dependency) learn(r record.Record, revision kvbucket.Revision) {
 	if old != nil && (old.ended || old.known && revision <= old.revision) {
 		return
 	}
-	if old != nil && old.object.Breaker.Generation != o.Breaker.Generation {
+	if old == nil || old.object.Breaker.Generation != o.Breaker.Generation {
 		d.tally.reset()
 		d.guard.Store(0)
+		d.meter.Load().reset(o.Breaker.Generation)
 	}
 	d.view.Store(d.after(old, o, revision))
 	d.cool()
+	if d.suspected() {
+		d.report() // what this host has counted is part of the sum
+	}
 	d.arm()
 }
 
@@ -278,9 +304,10 @@ func (d *Dependency) forget() {
 // fleet thinks: its own way to the dependency may be what is broken, and without
 // the store nobody else would stop it.
 func (d *Dependency) admitGuarded(v *view) (Admission, error) {
-	a := Admission{dependency: d, generation: v.object.Breaker.Generation}
+	now := d.host.now().Mono
+	a := Admission{dependency: d, generation: v.object.Breaker.Generation, begun: now}
 	d.mu.Lock()
-	until, now := time.Duration(d.guard.Load()), d.host.now().Mono
+	until := time.Duration(d.guard.Load())
 	if until != 0 && now >= until {
 		d.guard.Store(int64(now + d.policy.Load().ProbeTTL))
 		a.trial, until = true, 0

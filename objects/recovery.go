@@ -93,6 +93,7 @@ func (d *Dependency) closeAlone(a Admission) {
 		return
 	}
 	d.tally.reset()
+	d.meter.Load().reset(a.generation)
 	d.guard.Store(0)
 	closed := *v
 	closed.closed, closed.admits, closed.instead = true, true, v
@@ -107,6 +108,7 @@ func (d *Dependency) reunite() {
 	d.lonely, d.alone = 0, 0
 	if v := d.view.Load(); v != nil && v.instead != nil {
 		d.tally.reset()
+		d.meter.Load().reset(v.object.Breaker.Generation)
 		d.view.Store(v.instead)
 		d.cool()
 	}

@@ -29,9 +29,10 @@ const reportEvery = 50 * time.Millisecond
 type Admission struct {
 	dependency        *Dependency
 	generation, fence uint64
-	alone             bool // a probe without the store
-	counted           bool // against the limit of calls under way
-	trial             bool // the one call that the host's streak guard lets through
+	alone             bool          // a probe without the store
+	counted           bool          // against the limit of calls under way
+	trial             bool          // the one call that the host's streak guard lets through
+	begun             time.Duration // by the host's clock, if it matters
 }
 
 // Probe reports whether this call decides the breaker's state.
@@ -63,28 +64,41 @@ func (a Admission) Report(ctx context.Context, o Outcome) error {
 		return d.settle(ctx, a, o)
 	case o == Success:
 		if d.hot.Load() {
-			d.succeeded(a)
+			return d.ended(ctx, a, o)
 		}
 	case o == Failure:
-		return d.failed(ctx, a)
+		return d.ended(ctx, a, o)
 	case a.trial:
 		d.tryAgain()
 	}
 	return nil
 }
 
+// ended takes the verdict of a call.
+func (d *Dependency) ended(ctx context.Context, a Admission, o Outcome) error {
+	switch m := d.meter.Load(); {
+	case m != nil:
+		return d.count(ctx, m, a, o)
+	case o == Failure:
+		return d.failed(ctx, a)
+	}
+	d.succeeded(a)
+	return nil
+}
+
 // A tally is what a host has not told the owner yet. Dependency.mu guards it.
 type tally struct {
-	failures int           // since the last success
-	total    uint64        // outcomes counted so far, in any generation
-	success  bool          // one came before them
-	sent     run           // on its way to the owner
-	streak   int           // failures in a row on this host
-	trips    int           // how often the streak guard acted in a row
-	sending  bool          // the reporting goroutine runs
-	stalled  bool          // the newest report could not be made
-	urgent   chan struct{} // wakes the reporting goroutine before its pause is over
-	next     *round        // of the report that will be sent next
+	failures   int           // since the last success
+	total      uint64        // outcomes counted so far, in any generation
+	success    bool          // one came before them
+	sent       run           // on its way to the owner
+	generation uint64        // that what was sent belongs to
+	streak     int           // failures in a row on this host
+	trips      int           // how often the streak guard acted in a row
+	sending    bool          // the reporting goroutine runs
+	stalled    bool          // the newest report could not be made
+	urgent     chan struct{} // wakes the reporting goroutine before its pause is over
+	next       *round        // of the report that will be sent next
 }
 
 // A run is what one report says.
@@ -233,7 +247,11 @@ func (d *Dependency) tryAgain() {
 func (d *Dependency) cool() {
 	t, v := &d.tally, d.view.Load()
 	recorded := v != nil && v.object.Breaker.Run > 0
-	d.hot.Store(recorded || t.streak > 0 || t.failures > 0 || t.success || t.sent != run{})
+	m := d.meter.Load()
+	if m != nil {
+		m.suspicious.Store(d.suspected())
+	}
+	d.hot.Store(m != nil || recorded || t.streak > 0 || t.failures > 0 || t.success || t.sent != run{})
 }
 
 // report makes sure that what the tally holds is sent, and returns the round that
@@ -271,46 +289,72 @@ func (d *Dependency) sendReports() {
 		if r == nil {
 			return
 		}
-		a := d.node.post(cmd).await(d.host.ctx)
-		d.reported(cmd, r, a)
+		if cmd != nil {
+			a := d.node.post(cmd).await(d.host.ctx)
+			d.reported(r, a)
+		}
 		d.rest()
 	}
 }
 
-// nextReport takes what the tally holds. It ends the goroutine if that is nothing,
-// or if the host has stopped.
-func (d *Dependency) nextReport() (record.Report, *round) {
+// nextReport takes what there is to tell, which is nil if that has been told
+// before. It ends the goroutine if there is nothing any more, or if the host has
+// stopped.
+func (d *Dependency) nextReport() (record.Command, *round) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t, v, r := &d.tally, d.view.Load(), d.tally.next
 	t.next = nil
 	stopped := v == nil || v.ended || d.host.ctx.Err() != nil
-	if stopped || t.failures == 0 && !t.success {
-		if r != nil {
-			if stopped {
-				r.err = unavailable()
-			}
-			close(r.done)
-		}
-		t.sending, t.stalled = false, false
-		d.cool()
-		return record.Report{}, nil
+	var (
+		cmd  record.Command
+		more bool
+	)
+	switch m := d.meter.Load(); {
+	case stopped:
+	case m != nil:
+		cmd, more = d.nextTotals(m)
+	default:
+		cmd, more = d.nextRun()
 	}
 	if r == nil {
 		r = &round{done: make(chan struct{})}
 	}
+	switch {
+	case !more:
+		if stopped {
+			r.err = unavailable()
+		}
+		close(r.done)
+		t.sending, t.stalled = false, false
+		d.cool()
+		return nil, nil
+	case cmd == nil:
+		close(r.done)
+	default:
+		t.generation = v.object.Breaker.Generation
+	}
+	return cmd, r
+}
+
+// nextRun takes what the tally holds. The caller holds mu.
+func (d *Dependency) nextRun() (cmd record.Command, more bool) {
+	t := &d.tally
+	if t.failures == 0 && !t.success {
+		return nil, false
+	}
 	t.sent = run{t.failures, t.success}
 	t.failures, t.success = 0, false
 	return record.Report{
-		Generation: v.object.Breaker.Generation,
+		Generation: d.view.Load().object.Breaker.Generation,
 		Failures:   t.sent.failures, Success: t.sent.success,
 		Policy: d.policy.Load().record(),
 		Host:   incarnationOf(d.host.owner), Total: t.total,
-	}, r
+	}, true
 }
 
 // reported takes the answer to a report.
-func (d *Dependency) reported(cmd record.Report, r *round, a reply) {
+func (d *Dependency) reported(r *round, a reply) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t, v := &d.tally, d.view.Load()
@@ -319,8 +363,11 @@ func (d *Dependency) reported(cmd record.Report, r *round, a reply) {
 	t.stalled = a.Code != 0
 	if t.stalled {
 		r.err = a.refusal()
-		if v != nil && v.object.Breaker.Generation == cmd.Generation {
+		if v != nil && v.object.Breaker.Generation == t.generation {
 			t.restore(sent)
+		}
+		if m := d.meter.Load(); m != nil {
+			m.unsent()
 		}
 	}
 	close(r.done)
@@ -336,7 +383,7 @@ func (d *Dependency) rest() {
 		pause(d.host.ctx, jittered(2*time.Second))
 		return
 	}
-	t := time.NewTimer(reportEvery)
+	t := time.NewTimer(d.reportPause())
 	defer t.Stop()
 	select {
 	case <-t.C:

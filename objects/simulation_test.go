@@ -270,8 +270,11 @@ func (s *simulation) linearizable() {
 
 // calls is a client of a dependency that fails now and then for a while.
 func (s *simulation) calls(ctx context.Context, host int) {
-	d, err := s.hosts[host].Dependency(objects.ID{Namespace: "shop", Name: "payments"},
-		objects.Policy{FailureThreshold: 3, ResetAfter: time.Second, MaxResetAfter: time.Second, Timeout: time.Second, OnStoreLoss: objects.StoreLossHold})
+	policy := objects.Policy{FailureThreshold: 3, ResetAfter: time.Second, MaxResetAfter: time.Second, Timeout: time.Second, OnStoreLoss: objects.StoreLossHold}
+	if s.seed%3 == 0 {
+		policy.Mode, policy.FailureThreshold, policy.Window, policy.MinCalls = objects.ModeRate, 0, 2*time.Second, 5
+	}
+	d, err := s.hosts[host].Dependency(objects.ID{Namespace: "shop", Name: "payments"}, policy)
 	if err != nil {
 		s.t.Error(err)
 		return

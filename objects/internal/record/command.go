@@ -28,6 +28,8 @@ func kindOf(cmd Command) (kind string, ok bool) {
 	switch cmd.(type) {
 	case Report:
 		return "report", true
+	case Totals:
+		return "totals", true
 	case ClaimProbe:
 		return "claim_probe", true
 	case Settle:
@@ -57,6 +59,8 @@ func DecodeCommand(data []byte) (Command, error) {
 	switch e.Kind {
 	case "report":
 		return parse[Report](e.Command)
+	case "totals":
+		return parse[Totals](e.Command)
 	case "claim_probe":
 		return parse[ClaimProbe](e.Command)
 	case "settle":

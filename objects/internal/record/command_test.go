@@ -10,6 +10,7 @@ import (
 func TestCommandsSurviveTheWayToAnotherHost(t *testing.T) {
 	for _, cmd := range []Command{
 		Report{Generation: 1, Failures: 2, Success: true, Host: "a", Total: 9, Policy: Policy{FailureThreshold: 5, ResetAfter: Span(time.Second)}},
+		Totals{Generation: 1, Host: "a", Number: 3, Counts: Counts{Calls: 3, Failures: 2, Slow: 1}, Policy: Policy{Rate: Rate{Window: Span(time.Second), MinCalls: 1, Failures: 0.5}}},
 		ClaimProbe{Op: "a-1", Holder: "h.a", TTL: time.Second},
 		Settle{Generation: 1, Fence: 2, Verdict: NoVerdict},
 		Withdraw{Op: "a-1"},

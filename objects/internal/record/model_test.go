@@ -168,6 +168,15 @@ func TestBreakerAgainstTheModel(t *testing.T) {
 					Policy:     policy,
 				})
 			},
+			"totals": func(t *rapid.T) {
+				w.change(t, Totals{
+					Generation: rapid.Uint64Range(0, object().Breaker.Generation).Draw(t, "generation"),
+					Host:       rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "host"),
+					Number:     rapid.Uint64Range(1, 9).Draw(t, "number"),
+					Counts:     Counts{Calls: rapid.IntRange(0, 9).Draw(t, "calls"), Failures: rapid.IntRange(0, 9).Draw(t, "failures")},
+					Policy:     byRate,
+				})
+			},
 			"claim": func(t *rapid.T) {
 				ops++
 				was := object().Breaker.State

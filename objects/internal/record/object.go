@@ -57,6 +57,9 @@ type Breaker struct {
 	// Counted is, by incarnation, how many outcomes each host has reported in this
 	// generation.
 	Counted map[string]uint64 `json:"counted,omitempty"`
+	// Windows is, by incarnation, what the hosts' calls came to lately. It is empty
+	// unless the policy has a rate and a host has seen a bad call.
+	Windows map[string]Window `json:"windows,omitempty"`
 }
 
 // A Policy says when a breaker opens and for how long.
@@ -64,6 +67,8 @@ type Policy struct {
 	FailureThreshold int  `json:"failure_threshold"`
 	ResetAfter       Span `json:"reset_after"`
 	MaxResetAfter    Span `json:"max_reset_after"`
+	// Rate takes the place of FailureThreshold if it is not zero.
+	Rate Rate `json:"rate,omitzero"`
 }
 
 // A Probe is the lease of the one call that decides a half-open breaker.
@@ -165,6 +170,7 @@ func (o *Object) Clone() Record {
 		c.Forced = &forced
 	}
 	c.Breaker.Counted = maps.Clone(o.Breaker.Counted)
+	c.Breaker.Windows = maps.Clone(o.Breaker.Windows)
 	return &c
 }
 
@@ -191,6 +197,7 @@ func (o *Object) Inherit(seen Record, now Now) {
 	o.Breaker.Fence = max(o.Breaker.Fence, old.Breaker.Fence) // a record may have been deleted and begun anew
 	if old.Breaker.State == o.Breaker.State && old.Breaker.Generation == o.Breaker.Generation {
 		o.Breaker.Cooling.inherit(old.Breaker.Cooling, now)
+		o.Breaker.inheritWindows(&old.Breaker, now)
 	}
 	if old.Probe != nil && o.Probe != nil && old.Probe.Fence == o.Probe.Fence {
 		o.Probe.Running.inherit(old.Probe.Running, now)
@@ -202,6 +209,7 @@ func (o *Object) Inherit(seen Record, now Now) {
 
 func (o *Object) each(f func(*Clock)) {
 	f(&o.Breaker.Cooling)
+	o.Breaker.eachWindow(f)
 	if o.Probe != nil {
 		f(&o.Probe.Running)
 	}
@@ -269,6 +277,8 @@ func (o *Object) Apply(cmd Command, now Now) (Answer, bool) {
 	case Look:
 	case Report:
 		changed = o.report(c, now)
+	case Totals:
+		changed = o.totals(c, now)
 	case ClaimProbe:
 		a, changed = o.claim(c, now)
 	case Settle:
@@ -444,5 +454,5 @@ func (o *Object) enter(state string) {
 	o.events = append(o.events, Event{From: b.State, To: state})
 	b.State = state
 	b.Generation++
-	b.Counted = nil
+	b.Counted, b.Windows = nil, nil
 }
