@@ -64,6 +64,10 @@ func resolveDependency(d manifest.Dependency) runtime.DependencyConfig {
 	if d.Breaker.OnStoreLoss.Value == "hold" {
 		onStoreLoss = objects.StoreLossHold
 	}
+	mode := objects.ModeRun
+	if d.Breaker.Mode.Value == "rate" {
+		mode = objects.ModeRate
+	}
 	return runtime.DependencyConfig{
 		Name:      d.Name.Value,
 		Namespace: d.Namespace.Value,
@@ -80,6 +84,12 @@ func resolveDependency(d manifest.Dependency) runtime.DependencyConfig {
 		Exclude:           values(d.Exclude),
 		IdempotencyHeader: d.IdempotencyHeader.Value,
 		Policy: objects.Policy{
+			Mode:             mode,
+			FailureRate:      d.Breaker.FailureRate,
+			Window:           time.Duration(d.Breaker.Window),
+			MinCalls:         d.Breaker.MinCalls,
+			SlowCall:         time.Duration(d.Breaker.SlowCall),
+			SlowCallRate:     d.Breaker.SlowCallRate,
 			FailureThreshold: d.Breaker.FailureThreshold,
 			ResetAfter:       time.Duration(d.Breaker.ResetAfter),
 			MaxResetAfter:    time.Duration(d.Breaker.MaxResetAfter),

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -91,12 +93,42 @@ func breakerKeys() []key[Breaker] {
 		durationKey("ramp", "0s", "0s", "1h", "after it closed, the share of calls that go out grows from none to all over this time", func(b *Breaker) *Duration { return &b.Ramp }),
 		storeLossKey(),
 		probeKey(),
-		laterKey[Breaker]("mode"),
-		laterKey[Breaker]("failure_rate"),
-		laterKey[Breaker]("window"),
-		laterKey[Breaker]("min_calls"),
-		laterKey[Breaker]("slow_call"),
-		laterKey[Breaker]("slow_call_rate"),
+		modeKey(),
+		fractionKey("failure_rate", 0.5, "with mode = \"rate\": the share of failing calls that opens it", func(b *Breaker) *float64 { return &b.FailureRate }),
+		durationKey("window", "10s", "1s", "1h", "with mode = \"rate\": how far back calls count", func(b *Breaker) *Duration { return &b.Window }),
+		integerKey("min_calls", 20, 1, 1_000_000, "with mode = \"rate\": how many calls of all hosts decide something", func(b *Breaker) *int { return &b.MinCalls }),
+		durationKey("slow_call", "0s", "0s", "5m", "with mode = \"rate\": calls that take as long are slow. 0s: none are", func(b *Breaker) *Duration { return &b.SlowCall }),
+		fractionKey("slow_call_rate", 1, "with slow_call: the share of slow calls that opens it", func(b *Breaker) *float64 { return &b.SlowCallRate }),
+	}
+}
+
+// checkMode refuses the keys of the other mode, and leaves them empty: as a
+// manifest, the resolved breaker says what holds and nothing else.
+func (d *decoder) checkMode(b *Breaker, n *node) {
+	other, names := "rate", []string{"failure_rate", "window", "min_calls", "slow_call", "slow_call_rate"}
+	if b.Mode.Value == other {
+		other, names = "run", []string{"failure_threshold"}
+	}
+	for _, name := range names {
+		if e, ok := n.lookup(name); ok {
+			d.report(e.at, "remove it, or write mode = "+strconv.Quote(other), "%s is for mode = %q", name, other)
+		}
+	}
+	if e, ok := n.lookup("slow_call_rate"); ok && b.SlowCall == 0 && other == "run" {
+		d.report(e.at, `write slow_call = "1s" beside it`, "slow_call_rate needs slow_call")
+	}
+	b.settleMode()
+}
+
+// settleMode empties what the mode does not have.
+func (b *Breaker) settleMode() {
+	if b.Mode.Value == "rate" {
+		b.FailureThreshold = 0
+	} else {
+		b.FailureRate, b.Window, b.MinCalls, b.SlowCall = 0, 0, 0, 0
+	}
+	if b.SlowCall == 0 {
+		b.SlowCallRate = 0
 	}
 }
 
@@ -181,7 +213,10 @@ func (d *decoder) variable(env map[string]Text, e entry) {
 func breakerKey() key[Dependency] {
 	return key[Dependency]{
 		name: "breaker", takes: "table", about: "when to stop calling it, and when to try again",
-		init: func(dep *Dependency) { applyDefaults(breakerKeys(), &dep.Breaker) },
+		init: func(dep *Dependency) {
+			applyDefaults(breakerKeys(), &dep.Breaker)
+			dep.Breaker.settleMode()
+		},
 		set: func(d *decoder, dep *Dependency, n *node) {
 			path := "dependency." + quoteKey(dep.Name.Value) + ".breaker"
 			if !d.table(n, path) {
@@ -189,6 +224,7 @@ func breakerKey() key[Dependency] {
 			}
 			b := &dep.Breaker
 			decodeTable(d, breakerKeys(), b, n, path)
+			d.checkMode(b, n)
 			if b.MaxResetAfter >= b.ResetAfter {
 				return
 			}
@@ -255,19 +291,30 @@ func keyHeaderKey() key[Dependency] {
 }
 
 func storeLossKey() key[Breaker] {
-	const name, hint = "on_store_loss", `write on_store_loss = "local" or "hold"`
-	return key[Breaker]{
-		name: name, takes: "text", absent: `"local"`, bounds: `"local", "hold"`,
-		about: "what an open breaker does while the store has been away for 10s: \"local\" lets each host probe and close it for itself, \"hold\" keeps it open",
-		init:  func(b *Breaker) { b.OnStoreLoss.Value = "local" },
-		set: func(d *decoder, b *Breaker, n *node) {
-			text, ok := d.text(n, name, name+` = "local" or "hold"`)
+	return choiceKey("on_store_loss", "local", "hold",
+		"what an open breaker does while the store has been away for 10s: \"local\" lets each host probe and close it for itself, \"hold\" keeps it open",
+		func(b *Breaker) *Text { return &b.OnStoreLoss })
+}
+
+func modeKey() key[Breaker] {
+	return choiceKey("mode", "run", "rate", "what opens it: \"run\", failures in a row, or \"rate\", the share of the fleet's calls that failed or were slow",
+		func(b *Breaker) *Text { return &b.Mode })
+}
+
+// choiceKey describes a key that is one of two words, the first by default.
+func choiceKey[T any](name, first, second, about string, field func(*T) *Text) key[T] {
+	written := fmt.Sprintf("%s = %q or %q", name, first, second)
+	return key[T]{
+		name: name, takes: "text", absent: strconv.Quote(first), bounds: fmt.Sprintf("%q, %q", first, second), about: about,
+		init: func(t *T) { field(t).Value = first },
+		set: func(d *decoder, t *T, n *node) {
+			text, ok := d.text(n, name, written)
 			switch {
 			case !ok:
-			case text.Value == "local", text.Value == "hold":
-				b.OnStoreLoss = text
+			case text.Value == first, text.Value == second:
+				*field(t) = text
 			default:
-				d.report(n.at, hint, "%s: there is no %q", name, text.Value)
+				d.report(n.at, "write "+written, "%s: there is no %q", name, text.Value)
 			}
 		},
 	}

@@ -103,7 +103,13 @@ type Retry struct {
 
 // A Breaker is a dependency's breaker = { … }.
 type Breaker struct {
-	FailureThreshold int      `json:"failure_threshold" toml:"failure_threshold"`
+	Mode             Text     `json:"mode" toml:"mode"`
+	FailureThreshold int      `json:"failure_threshold,omitempty" toml:"failure_threshold,omitempty"`
+	FailureRate      float64  `json:"failure_rate,omitempty" toml:"failure_rate,omitempty"`
+	Window           Duration `json:"window,omitempty" toml:"window,omitempty"`
+	MinCalls         int      `json:"min_calls,omitempty" toml:"min_calls,omitempty"`
+	SlowCall         Duration `json:"slow_call,omitempty" toml:"slow_call,omitempty"`
+	SlowCallRate     float64  `json:"slow_call_rate,omitempty" toml:"slow_call_rate,omitempty"`
 	ResetAfter       Duration `json:"reset_after" toml:"reset_after"`
 	MaxResetAfter    Duration `json:"max_reset_after" toml:"max_reset_after"`
 	Ramp             Duration `json:"ramp" toml:"ramp"`

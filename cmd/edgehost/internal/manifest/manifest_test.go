@@ -116,12 +116,11 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 		{"a size beyond all numbers", function + "memory = \"99999999999GiB\"\n", []string{
 			`edgehost.toml:5:10: memory: "99999999999GiB" is not a size (write a whole number and B, KiB, MiB or GiB, such as "64MiB")`,
 		}},
-		{"keys of later versions", function + "max_late_settlement = \"5m\"\n[function.hello.idempotency]\nheader = \"Idempotency-Key\"\n[function.hello.lease]\nttl = \"8s\"\n[dependency.payments]\nurl = \"http://a\"\nbreaker = { window = \"1m\", mode = \"rate\" }\n", []string{
+		{"keys of later versions", function + "max_late_settlement = \"5m\"\n[function.hello.idempotency]\nheader = \"Idempotency-Key\"\n[function.hello.lease]\nttl = \"8s\"\n[dependency.payments]\nurl = \"http://a\"\ncache = {}\n", []string{
 			`edgehost.toml:5:1: function.hello.max_late_settlement is not supported by this version (remove it)`,
 			`edgehost.toml:6:17: function.hello.idempotency is not supported by this version (remove it)`,
 			`edgehost.toml:8:17: function.hello.lease is not supported by this version (remove it)`,
-			`edgehost.toml:12:13: dependency.payments.breaker.window is not supported by this version (remove it)`,
-			`edgehost.toml:12:28: dependency.payments.breaker.mode is not supported by this version (remove it)`,
+			`edgehost.toml:12:1: dependency.payments.cache is not supported by this version (remove it)`,
 		}},
 		{"an isolation that there is not", function + "isolation = \"none\"\n", []string{
 			`edgehost.toml:5:13: isolation: there is no "none" (write isolation = "instance" or "request")`,
@@ -216,6 +215,18 @@ func TestProblemsAreReportedWithTheirPlaceAndAHint(t *testing.T) {
 			`edgehost.toml:7:19: exclude: there is no "7xx" (write a status such as "404", a class such as "4xx", "connect", "reset" or "timeout")`,
 			`edgehost.toml:8:22: idempotency_header: "Content-Length" cannot carry a key (write idempotency_header = "Idempotency-Key")`,
 		}},
+		{"keys of the other mode", dependency + "breaker = { failure_rate = 0.5, min_calls = 3 }\n[dependency.b]\nurl = \"http://b\"\nbreaker = { mode = \"rate\", failure_threshold = 5, slow_call_rate = 0.5 }\n", []string{
+			`edgehost.toml:7:13: failure_rate is for mode = "rate" (remove it, or write mode = "rate")`,
+			`edgehost.toml:7:33: min_calls is for mode = "rate" (remove it, or write mode = "rate")`,
+			`edgehost.toml:10:28: failure_threshold is for mode = "run" (remove it, or write mode = "run")`,
+			`edgehost.toml:10:51: slow_call_rate needs slow_call (write slow_call = "1s" beside it)`,
+		}},
+		{"a rate out of bounds", dependency + "breaker = { mode = \"share\", failure_threshold = 3 }\n[dependency.b]\nurl = \"http://b\"\nbreaker = { mode = \"rate\", failure_rate = 0, window = \"10ms\", min_calls = 0 }\n", []string{
+			`edgehost.toml:7:20: mode: there is no "share" (write mode = "run" or "rate")`,
+			`edgehost.toml:10:43: failure_rate: 0 is out of bounds (allowed is above 0, at most 1)`,
+			`edgehost.toml:10:55: window: "10ms" is out of bounds (allowed is 1s to 1h)`,
+			`edgehost.toml:10:75: min_calls: 0 is out of bounds (allowed is 1 to 1000000)`,
+		}},
 		{"a probe that changes something", dependency + "breaker = { probe = \"POST /healthz\" }\n", []string{
 			`edgehost.toml:7:21: probe: "POST /healthz": it must be GET or HEAD, a space, and a target (write probe = "GET /healthz")`,
 		}},
@@ -276,6 +287,10 @@ idempotency_header = "Payment-Key"
 [dependency.mail]
 url = "${MAIL_URL:-http://127.0.0.1:9090}"
 
+[dependency.search]
+url = "http://search.example"
+breaker = { mode = "rate", slow_call = "500ms" }
+
 [dev]
 run = ["go run ./upstream"]
 `
@@ -325,6 +340,7 @@ timeout = '5s'
 max_in_flight = 0
 
 [dependency.mail.breaker]
+mode = 'run'
 failure_threshold = 5
 reset_after = '30s'
 max_reset_after = '5m'
@@ -347,6 +363,7 @@ exclude = ['404', 'reset']
 idempotency_header = 'Payment-Key'
 
 [dependency.payments.breaker]
+mode = 'run'
 failure_threshold = 5
 reset_after = '10m'
 max_reset_after = '10m'
@@ -359,6 +376,30 @@ attempts = 5
 base_delay = '1s'
 max_delay = '1s'
 budget = 1.0
+
+[dependency.search]
+namespace = 'shop'
+url = 'http://search.example'
+timeout = '5s'
+max_in_flight = 0
+
+[dependency.search.breaker]
+mode = 'rate'
+failure_rate = 0.5
+window = '10s'
+min_calls = 20
+slow_call = '500ms'
+slow_call_rate = 1.0
+reset_after = '30s'
+max_reset_after = '5m'
+ramp = '0s'
+on_store_loss = 'local'
+
+[dependency.search.retry]
+attempts = 3
+base_delay = '50ms'
+max_delay = '500ms'
+budget = 0.2
 
 [dev]
 run = ['go run ./upstream']
