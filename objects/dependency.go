@@ -272,23 +272,33 @@ func (d *Dependency) learn(r record.Record, revision kvbucket.Revision) {
 	if !ok {
 		return
 	}
+	if d.take(o, revision) {
+		d.node.post(record.Attend{}) // whoever opened it may have died
+	}
+}
+
+// take makes a newer record the view, and reports whether it is the first and shows
+// that the breaker is not closed.
+func (d *Dependency) take(o *record.Object, revision kvbucket.Revision) (attends bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.view.Load()
 	if old != nil && (old.ended || old.known && revision <= old.revision) {
-		return
+		return false
 	}
 	if old == nil || old.object.Breaker.Generation != o.Breaker.Generation {
 		d.tally.reset()
 		d.guard.Store(0)
 		d.meter.Load().reset(o.Breaker.Generation)
 	}
-	d.view.Store(d.after(old, o, revision))
+	v := d.after(old, o, revision)
+	d.view.Store(v)
 	d.cool()
 	if d.suspected() {
 		d.report() // what this host has counted is part of the sum
 	}
 	d.arm()
+	return (old == nil || !old.known) && !v.closed
 }
 
 // forget ends the view for good: the host is closing.

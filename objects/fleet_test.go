@@ -323,6 +323,61 @@ func TestOwnersThatChangeEverySecondKeepNothingAlive(t *testing.T) {
 	})
 }
 
+// Each host dies a second after it has taken everything over, so that what is known
+// of the times is what was stored.
+func TestOwnersThatDieEverySecondKeepNothingAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, messenger := kvbucket.NewMemory(), kvbucket.NewMemoryMessenger()
+		var die func()
+		succeed := func() *objects.Host {
+			if die != nil {
+				die()
+			}
+			b, w := newFlaky(store), &wire{Messenger: messenger}
+			die = func() {
+				b.setDown(true)
+				w.setDown(kvbucket.ErrNoListener)
+			}
+			return openHost(t, b, objects.Config{Messenger: w})
+		}
+		policy := objects.Policy{Timeout: time.Second}
+		h := succeed()
+		held := acquire(t, object(t, h, "guild/42"), objects.LeaseOptions{Name: "dead"})
+		open(t, dependency(t, h, "payments", policy))
+		pass(time.Second)
+		var lapsed, probed, opened time.Duration
+		start := time.Now()
+		for time.Since(start) < time.Minute {
+			h := succeed()
+			o, d, flapping := object(t, h, "guild/42"), dependency(t, h, "payments", policy), dependency(t, h, "flapping", policy)
+			if err := call(t, flapping, objects.Failure); err != nil && opened == 0 {
+				opened = time.Since(start)
+			}
+			for end := time.Now().Add(time.Second); time.Now().Before(end); pass(50 * time.Millisecond) {
+				if l, err := o.Acquire(t.Context(), objects.LeaseOptions{Name: "dead"}); err == nil && lapsed == 0 {
+					lapsed = time.Since(start)
+					if l.Fence() <= held.Fence() {
+						t.Errorf("fence %d after %d", l.Fence(), held.Fence())
+					}
+				}
+				if a, err := d.Admit(t.Context()); err == nil && a.Probe() && probed == 0 {
+					probed = time.Since(start)
+				}
+			}
+		}
+		t.Logf("the lease lapsed after %v, the cooldown ended after %v, the breaker opened after %v", lapsed, probed, opened)
+		if lapsed == 0 || lapsed > 15*time.Second*3/2 {
+			t.Errorf("the dead holder's lease lapsed after %v", lapsed)
+		}
+		if probed == 0 || probed > 45*time.Second {
+			t.Errorf("the cooldown ended after %v", probed)
+		}
+		if opened == 0 || opened > 10*time.Second {
+			t.Errorf("the failing dependency's breaker opened after %v", opened)
+		}
+	})
+}
+
 func TestClosingHostHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := openFleet(t, 2)

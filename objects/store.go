@@ -158,7 +158,7 @@ func (n *node) commit(next record.Record, base known) error {
 	head := next.Head()
 	claims, from := !n.owned.Load(), head.Owner
 	if claims {
-		head.Claim(n.host.owner)
+		head.Claim(n.host.owner, n.host.now())
 	}
 	head.Stamp(n.host.id())
 	value, err := next.Encode(n.host.now())

@@ -45,7 +45,7 @@ func TestClockIsStoredAtHalfAndAfterEveryQuarter(t *testing.T) {
 	c.commit(at(0))
 	var got []time.Duration
 	for {
-		due := c.next(11*time.Second, 10*time.Second)
+		due := c.next(11*time.Second, 10*time.Second, &Header{})
 		got = append(got, due)
 		if c.Since(at(due)) >= 11*time.Second {
 			break
@@ -112,5 +112,33 @@ func TestSightingsAreInherited(t *testing.T) {
 	}
 	if got := leases["b"].Running.Since(now); got != 0 {
 		t.Errorf("a lease renewed since has lasted %v, want 0", got)
+	}
+}
+
+func TestClockIsStoredOftenWhenOwnersDoNotLast(t *testing.T) {
+	const total, reign = 16500 * time.Millisecond, time.Second
+	for name, tt := range map[string]struct {
+		before Span
+		owner  string
+		least  time.Duration // of a second that is stored
+		most   int           // writes within it
+	}{
+		"the owner before lasted a second": {Span(reign), "host.1", 900 * time.Millisecond, 16},
+		"the owner before lasted long":     {Span(total), "host.1", 0, 0},
+		"the owner before has resigned":    {Span(reign), "", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := Header{Owner: tt.owner, Reign: tt.before}
+			h.Claim("host.2", at(time.Minute))
+			c, writes := Clock{}, 0
+			c.see(at(time.Minute))
+			for due := c.next(total, total, &h); due < time.Minute+reign; due = c.next(total, total, &h) {
+				c.settle(at(due))
+				writes++
+			}
+			if stored := time.Duration(c.Elapsed); stored < tt.least || writes > tt.most {
+				t.Errorf("%v is stored by %d writes", stored, writes)
+			}
+		})
 	}
 }

@@ -38,6 +38,8 @@ func kindOf(cmd Command) (kind string, ok bool) {
 		return "withdraw", true
 	case Override:
 		return "override", true
+	case Attend:
+		return "attend", true
 	case Acquire:
 		return "acquire", true
 	case Renew:
@@ -69,6 +71,8 @@ func DecodeCommand(data []byte) (Command, error) {
 		return parse[Withdraw](e.Command)
 	case "override":
 		return parse[Override](e.Command)
+	case "attend":
+		return parse[Attend](e.Command)
 	case "acquire":
 		return parse[Acquire](e.Command)
 	case "renew":

@@ -15,6 +15,7 @@ func TestCommandsSurviveTheWayToAnotherHost(t *testing.T) {
 		Settle{Generation: 1, Fence: 2, Verdict: NoVerdict},
 		Withdraw{Op: "a-1"},
 		Override{Op: "a-1", State: Open, Reason: "why", For: time.Second},
+		Attend{},
 		Acquire{Lease: "l", Op: "a-1", Attempt: 3, Holder: "h.a", TTL: time.Second},
 		Renew{Lease: "l", Fence: 1, Renewal: 2},
 		Release{Lease: "l", Fence: 1},

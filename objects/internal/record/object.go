@@ -177,6 +177,7 @@ func (o *Object) Clone() Record {
 // Encode implements [Record].
 func (o *Object) Encode(now Now) ([]byte, error) {
 	o.each(func(c *Clock) { c.settle(now) })
+	o.measure(now)
 	return json.Marshal(o)
 }
 
@@ -225,7 +226,7 @@ func (o *Object) Next() (time.Duration, bool) {
 		return due, ok
 	}
 	ttl := time.Duration(o.Forced.TTL)
-	if ends := o.Forced.Running.next(ttl, ttl); !ok || ends < due {
+	if ends := o.Forced.Running.next(ttl, ttl, &o.Header); !ok || ends < due {
 		return ends, true
 	}
 	return due, true
@@ -234,9 +235,9 @@ func (o *Object) Next() (time.Duration, bool) {
 func (o *Object) nextOfBreaker() (time.Duration, bool) {
 	switch {
 	case o.Probe != nil:
-		return o.Probe.Running.next(lapseAfter(o.Probe.TTL), time.Duration(o.Probe.TTL)), true
+		return o.Probe.Running.next(lapseAfter(o.Probe.TTL), time.Duration(o.Probe.TTL), &o.Header), true
 	case o.Breaker.State == Open && o.Breaker.Cooling.Elapsed < o.Breaker.Cooldown:
-		return o.Breaker.Cooling.next(time.Duration(o.Breaker.Cooldown), time.Duration(o.Breaker.Cooldown)), true
+		return o.Breaker.Cooling.next(time.Duration(o.Breaker.Cooldown), time.Duration(o.Breaker.Cooldown), &o.Header), true
 	}
 	return 0, false
 }
@@ -274,7 +275,7 @@ func (o *Object) Apply(cmd Command, now Now) (Answer, bool) {
 		changed bool
 	)
 	switch c := cmd.(type) {
-	case Look:
+	case Look, Attend:
 	case Report:
 		changed = o.report(c, now)
 	case Totals:

@@ -157,7 +157,7 @@ func TestCallsOfClosedBreakerSayNothingLater(t *testing.T) {
 		late.Policy = policy
 		before := *o
 		if _, changed := o.Apply(late, at(probedAt)); changed {
-			t.Errorf("%+v changed a half-open breaker: %s", late, cmp.Diff(before, *o, cmpopts.IgnoreUnexported(Object{}, Clock{})))
+			t.Errorf("%+v changed a half-open breaker: %s", late, cmp.Diff(before, *o, cmpopts.IgnoreUnexported(Object{}, Header{}, Clock{})))
 		}
 	}
 }
@@ -291,7 +291,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 
 func TestObjectSurvivesItsStorage(t *testing.T) {
 	o, _ := halfOpenObject(t)
-	o.Claim("host.1")
+	o.Claim("host.1", at(0))
 	o.Stamp("c1")
 	data, err := o.Encode(at(probedAt + time.Second))
 	if err != nil {
@@ -301,7 +301,7 @@ func TestObjectSurvivesItsStorage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(o, got, cmpopts.IgnoreUnexported(Object{}, Clock{})); diff != "" {
+	if diff := cmp.Diff(o, got, cmpopts.IgnoreUnexported(Object{}, Header{}, Clock{})); diff != "" {
 		t.Error(diff)
 	}
 	if left, want := got.(*Object).Remaining(at(0)), probeTTL*11/10-time.Second; left != want {

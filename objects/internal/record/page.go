@@ -117,6 +117,7 @@ func (p *Page) Clone() Record {
 // Encode implements [Record].
 func (p *Page) Encode(now Now) ([]byte, error) {
 	p.each(func(c *Clock) { c.settle(now) })
+	p.measure(now)
 	return json.Marshal(p)
 }
 
@@ -148,7 +149,7 @@ func (p *Page) Next() (time.Duration, bool) {
 		ok   bool
 	)
 	for _, l := range p.Leases {
-		due := l.Running.next(lapseAfter(l.TTL), time.Duration(l.TTL))
+		due := l.Running.next(lapseAfter(l.TTL), time.Duration(l.TTL), &p.Header)
 		if !ok || due < next {
 			next, ok = due, true
 		}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/edgehost/edgehost/guests/abi"
@@ -50,6 +51,13 @@ type Resign struct{}
 
 // Urgent implements [Command].
 func (Resign) Urgent() bool { return true }
+
+// Attend makes sure that the record has an owner who is alive, and does nothing
+// else: what passes of a cooldown is stored by owners only.
+type Attend struct{}
+
+// Urgent implements [Command].
+func (Attend) Urgent() bool { return false }
 
 // An Answer is what a command came to.
 type Answer struct {
@@ -100,15 +108,32 @@ type Header struct {
 	// write came in between.
 	Commit   string `json:"commit"`
 	Previous string `json:"previous,omitempty"`
+	// Reign is how long the owner had been it, at least, at the newest write.
+	Reign Span `json:"reign,omitempty"`
+
+	claimed bool          // by this host, which knows the rest:
+	since   time.Duration // the reading of Mono when it claimed
+	before  time.Duration // the reign of the owner before, if that has not resigned
 }
 
 // Head implements [Record].
 func (h *Header) Head() *Header { return h }
 
 // Claim makes owner the owner, in a new epoch.
-func (h *Header) Claim(owner string) {
-	h.Owner = owner
+func (h *Header) Claim(owner string, now Now) {
+	h.before = math.MaxInt64
+	if h.Owner != "" && h.Owner != owner {
+		h.before = time.Duration(h.Reign)
+	}
+	h.Owner, h.Reign, h.claimed, h.since = owner, 0, true, now.Mono
 	h.Epoch++
+}
+
+// measure brings Reign up to now, as the store is to have it.
+func (h *Header) measure(now Now) {
+	if h.claimed {
+		h.Reign = Span(now.Mono - h.since)
+	}
 }
 
 // resign gives the ownership up, so that the next host claims without asking.
