@@ -69,7 +69,8 @@ const (
 	// IsolationRequest serves every request in the state right after the
 	// initialization of the guest. Initialization runs once for each deployment
 	// on a host, and what it computed, random numbers included, is the same for
-	// all requests.
+	// all requests. A module whose state is out of reach (wasmbin.ErrHidden) is
+	// initialized for every request.
 	IsolationRequest
 )
 

@@ -17,7 +17,11 @@ import (
 
 // The rules of the guest ABI, each by a case of the kit.
 func TestEngineConformsToTheGuestABI(t *testing.T) {
-	conformance.Run(t, deployer(t))
+	conformance.Run(t, deployer(t, runtime.IsolationInstance))
+}
+
+func TestEngineThatRestoresConformsToTheGuestABI(t *testing.T) {
+	conformance.Run(t, deployer(t, runtime.IsolationRequest))
 }
 
 // The Go SDK, by a guest that is compiled here.
@@ -32,11 +36,13 @@ func TestGoSDKConforms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conformance.RunSDK(t, guest, deployer(t))
+	for name, isolation := range map[string]runtime.Isolation{"instance": runtime.IsolationInstance, "request": runtime.IsolationRequest} {
+		t.Run(name, func(t *testing.T) { conformance.RunSDK(t, guest, deployer(t, isolation)) })
+	}
 }
 
 // deployer serves deployments of the kit on engines that share their objects.
-func deployer(t *testing.T) func(*testing.T, conformance.Deployment) string {
+func deployer(t *testing.T, isolation runtime.Isolation) func(*testing.T, conformance.Deployment) string {
 	t.Helper()
 	host, err := objects.Open(t.Context(), objects.Config{
 		Bucket: kvbucket.NewMemory(),
@@ -56,7 +62,9 @@ func deployer(t *testing.T) func(*testing.T, conformance.Deployment) string {
 	return func(t *testing.T, d conformance.Deployment) string {
 		t.Helper()
 		h := open(t, runtime.Config{Objects: host})
-		h.deploy(t, deployedApp(d))
+		app := deployedApp(d)
+		app.Functions[0].Isolation = isolation
+		h.deploy(t, app)
 		return h.url
 	}
 }

@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"testing"
 
+	"github.com/edgehost/edgehost/guests/conformance"
 	"github.com/edgehost/edgehost/runtime"
 )
 
@@ -42,6 +45,45 @@ func TestIdleRestorableInstancesAreSmall(t *testing.T) {
 	if each > bound {
 		t.Errorf("%d bytes for each instance, the bound is %d", each, bound)
 	}
+}
+
+func TestSnapshotsGoWithTheirFunctions(t *testing.T) {
+	h := open(t, runtime.Config{})
+	for range 10 {
+		h.deploy(t, runtime.App{Name: "app", Functions: []runtime.FunctionConfig{{
+			Name: "hello", Module: conformance.Hello(), Isolation: runtime.IsolationRequest,
+		}}})
+		h.hello(t, 10)
+	}
+	if n := mappings(t); n == 0 {
+		t.Error("nothing is mapped while functions are served")
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := mappings(t); n != 0 {
+		t.Errorf("%d mappings are left", n)
+	}
+}
+
+// mappings counts those of snapshots, and the files behind them that are open.
+func mappings(t *testing.T) (n int) {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = bytes.Count(maps, []byte("edgehost-snapshot"))
+	files, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if to, err := os.Readlink(file); err == nil && strings.Contains(to, "edgehost-snapshot") {
+			n++
+		}
+	}
+	return n
 }
 
 // resident returns what the process takes, with its share of pages that it maps

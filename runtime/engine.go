@@ -3,7 +3,8 @@
 //
 // A client is answered at the function's timeout, whatever the guest does. One
 // instance serves one request at a time, and an instance that trapped, exited,
-// timed out or failed never serves again. A guest reaches nothing that its
+// timed out or failed never serves again, unless all of its state is restored to
+// what it was after initialization. A guest reaches nothing that its
 // FunctionConfig does not name.
 //
 // The standard library's package of this name is imported as goruntime, and no

@@ -38,6 +38,7 @@ func (h *heat) hot(written []int) map[int]bool {
 	if h.rounds++; h.rounds == heatRounds {
 		known := hottest(h.counts)
 		h.known.Store(&known)
+		h.counts = nil
 	}
 	return nil
 }

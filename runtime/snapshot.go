@@ -72,6 +72,9 @@ func (i *instance) beginRestorable(s *snapshot) error {
 		return fmt.Errorf("memory does not grow to %d bytes", s.size())
 	}
 	i.setGlobals(s)
+	if i.guest.stopped() {
+		return errInterrupted // it has waited for the snapshot for too long
+	}
 	return nil
 }
 
@@ -147,6 +150,9 @@ func (i *instance) restore() {
 	i.region.restore()
 	if int(size) > s.size() {
 		i.memory.linear.Grow(1) // to the region's size, see Reallocate
+		if int(i.memory.linear.Size()) != s.size() {
+			i.retire(retiredMemory)
+		}
 	}
 	i.setGlobals(s)
 	i.function.metrics.restores.Inc()

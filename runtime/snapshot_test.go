@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -310,5 +311,29 @@ func TestAdviceSaysWhatIsolationCosts(t *testing.T) {
 				t.Errorf("got %q without isolation", got)
 			}
 		})
+	}
+}
+
+// Not parallel: it measures time. The target is 20; in memory, without the cost
+// of HTTP, it is some 200.
+func TestRestoringIsFasterThanStarting(t *testing.T) {
+	f := runtime.FunctionConfig{Name: "hello", Module: module(t, guests.hello), MaxRequests: 1}
+	fresh := serve(t, f)
+	f.Isolation, f.MaxRequests = runtime.IsolationRequest, 0
+	restored := serve(t, f)
+	cost := func(h *host, n int) time.Duration {
+		fastest := time.Hour
+		for range n {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/hello", nil)
+			begun := time.Now()
+			h.ServeHTTP(w, r)
+			fastest = min(fastest, time.Since(begun))
+		}
+		return fastest
+	}
+	starting, restoring := cost(fresh, 20), cost(restored, 200)
+	t.Logf("%v by starting an instance, %v by restoring one: %d ×", starting, restoring, starting/restoring)
+	if starting < 20*restoring {
+		t.Errorf("%v by starting an instance, %v by restoring one", starting, restoring)
 	}
 }

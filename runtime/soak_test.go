@@ -80,6 +80,8 @@ func wantSteady(t *testing.T, h *host, n int, work func(n int)) {
 
 func TestKilledGuestsLeaveNothingBehind(t *testing.T) {
 	loop := tools(t)
+	restored := loop
+	restored.Isolation = runtime.IsolationRequest
 	small := []runtime.FunctionConfig{
 		{Name: "loop", Module: conformance.Loop()},
 		{Name: "tree", Module: conformance.CallTree(60)},
@@ -94,8 +96,9 @@ func TestKilledGuestsLeaveNothingBehind(t *testing.T) {
 		functions []runtime.FunctionConfig
 		paths     []string
 	}{
-		"small": {*soakKills, 3 * time.Millisecond, small, []string{"/loop", "/tree", "/fill", "/grow", "/sleep", "/recursion"}},
-		"Go":    {*soakKills / 20, 40 * time.Millisecond, []runtime.FunctionConfig{loop}, []string{"/tools/loop", "/tools/storm", "/tools/sleep"}},
+		"small":       {*soakKills, 3 * time.Millisecond, small, []string{"/loop", "/tree", "/fill", "/grow", "/sleep", "/recursion"}},
+		"restored Go": {*soakKills / 20, 40 * time.Millisecond, []runtime.FunctionConfig{restored}, []string{"/tools/loop", "/tools/storm", "/tools/panic", "/tools/exit", "/tools/recurse"}},
+		"Go":          {*soakKills / 20, 40 * time.Millisecond, []runtime.FunctionConfig{loop}, []string{"/tools/loop", "/tools/storm", "/tools/sleep"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := open(t, runtime.Config{Logger: slog.New(slog.DiscardHandler)})
