@@ -51,7 +51,7 @@ func (a *admin) handler(metrics *prometheus.Registry) http.Handler {
 	mux.HandleFunc("GET /readyz", a.ready)
 	mux.HandleFunc("GET /objects", a.objects)
 	mux.HandleFunc("GET /{$}", a.index)
-	return mux
+	return documented(mux)
 }
 
 // answer writes a line of text.
@@ -94,7 +94,7 @@ func (a *admin) list(r *http.Request) ([]objects.Snapshot, error) {
 func (a *admin) objects(w http.ResponseWriter, r *http.Request) {
 	all, err := a.list(r)
 	if err != nil && len(all) == 0 {
-		answer(w, http.StatusServiceUnavailable, "the objects cannot be read\n")
+		refuse(w, http.StatusServiceUnavailable, "coordination_unavailable", "The objects cannot be read")
 		return
 	}
 	if all == nil {

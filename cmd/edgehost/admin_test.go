@@ -40,8 +40,31 @@ func TestAdminShowsWhatTheStoreHolds(t *testing.T) {
 			t.Errorf("%s shows no %q:\n%s", path, want, got)
 		}
 	}
-	if status, _ := answerOf(t, admin+"/nope"); status != http.StatusNotFound {
-		t.Errorf("/nope answers %d", status)
+}
+
+func TestAdminRefusesWithProblemDocuments(t *testing.T) {
+	handler := newAdmin(kvbucket.NewMemory(), slog.New(slog.DiscardHandler)).handler(prometheus.NewRegistry())
+	for _, tt := range []struct {
+		method, path string
+		status       int
+		code         string
+	}{
+		{"GET", "/nope", http.StatusNotFound, "no_route"},
+		{"DELETE", "/objects", http.StatusMethodNotAllowed, "method_not_allowed"},
+		{"POST", "/", http.StatusMethodNotAllowed, "method_not_allowed"},
+		{"OPTIONS", "*", http.StatusNotFound, "no_route"},
+	} {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(tt.method, tt.path, nil))
+		var document problemDocument
+		err := json.Unmarshal(answer.Body.Bytes(), &document)
+		if answer.Code != tt.status || document.Status != tt.status || document.Code != tt.code || err != nil ||
+			answer.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s answers %d %v %s", tt.method, tt.path, answer.Code, answer.Header(), answer.Body)
+		}
+		if allow := answer.Header().Get("Allow"); (allow != "") != (tt.status == http.StatusMethodNotAllowed) {
+			t.Errorf("%s %s allows %q", tt.method, tt.path, allow)
+		}
 	}
 }
 
