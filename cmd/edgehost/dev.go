@@ -13,7 +13,8 @@ import (
 	"github.com/edgehost/edgehost/cmd/edgehost/internal/manifest"
 )
 
-// devDrain is short: whoever develops waits for the prompt.
+// devDrain is short: whoever develops waits for the prompt, for this time and
+// closeTimeout at most.
 const devDrain = 500 * time.Millisecond
 
 // settle is how long sources must be left alone before they are built: editors
@@ -130,7 +131,7 @@ func (d *devSession) close(ctx context.Context) error {
 	for _, helper := range d.helpers {
 		stopping.Go(func() { helper.Stop(commandGrace) })
 	}
-	err := d.closeRest(ctx)
+	err := d.host.Close(ctx)
 	stopping.Wait()
 	d.waiting.Wait()
 	return err

@@ -2,21 +2,22 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/edgehost/edgehost/guests/conformance"
 )
 
 // stopLimit is ten times what stopping takes on an idle machine at most.
-const stopLimit = 20 * time.Second
+const stopLimit = 10 * (devDrain + closeTimeout)
 
 // guest returns the smallest guest, which answers with a line of text as long as
 // conformance.HelloBody.
@@ -287,10 +288,34 @@ run = ["trap '' INT TERM; echo deaf; while :; do sleep 1000; done"]
 		return strings.Contains(p.log(), "deaf\n") && strings.Contains(fetch(t, http.DefaultClient, admin+"/metrics"), `edgehost_instances{app="shop",function="loop",state="busy"} 1`)
 	})
 	took := p.interrupt(t)
-	if t.Logf("stopping took %s", took); took > stopLimit {
+	if t.Logf("stopping took %s", took); took > patience(devDrain+closeTimeout) {
 		t.Errorf("stopping took %s", took)
 	}
 	<-answered
+	p.requireNothingLeft(t)
+}
+
+func TestASecondCtrlCEndsDevAtOnce(t *testing.T) {
+	writeApp(t, map[string]string{
+		"hello.wasm": guest("hello, world\n"),
+		"edgehost.toml": `app = "shop"
+[function.hello]
+module = "hello.wasm"
+routes = ["GET /hello"]
+[dev]
+run = ["trap '' INT TERM; echo deaf; while :; do sleep 1000; done"]
+`,
+	})
+	p, _ := startDev(t)
+	eventually(t, "a command runs that ignores signals", func() bool { return strings.Contains(p.log(), "deaf\n") })
+	p.signalGroup(syscall.SIGINT)
+	p.await(t, `^(Stopping)\.`)
+	p.signalGroup(syscall.SIGINT)
+	<-p.ended
+	var exit *exec.ExitError
+	if !errors.As(p.state, &exit) || exit.ExitCode() != -1 {
+		t.Errorf("dev ended with %v, want the signal", p.state)
+	}
 	p.requireNothingLeft(t)
 }
 

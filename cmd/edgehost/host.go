@@ -117,16 +117,19 @@ func (h *host) connect(ctx context.Context, store storeConfig) (*kvbucket.Conn, 
 	return conn, nil
 }
 
-// closeTimeout is what each part of a host may take to close. A part that takes
-// longer must not eat the time in which the next one gives its leases back.
-const closeTimeout = 400 * time.Millisecond
+// closeTimeout bounds how long a host takes to close, however many parts it has and
+// however many of them hang.
+const closeTimeout = time.Second
 
 // Close closes everything in the reverse order of its opening, whatever fails
-// on the way. It does not hurry when ctx has ended.
+// on the way. It does not hurry when ctx has ended. Each part may take an equal
+// share of the time that is left, so that one that hangs does not eat the time in
+// which the next one gives its leases back.
 func (h *host) Close(ctx context.Context) error {
+	end := time.Now().Add(closeTimeout)
 	var errs []error
-	for _, closePart := range slices.Backward(h.closers) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	for i, closePart := range slices.Backward(h.closers) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Until(end)/time.Duration(i+1))
 		errs = append(errs, closePart(ctx))
 		cancel()
 	}

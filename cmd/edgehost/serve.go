@@ -38,7 +38,7 @@ type serveCommand struct {
 
 // Help is printed by `edgehost serve --help`.
 func (serveCommand) Help() string {
-	return "Serves an app as it is: builds nothing and watches nothing. SIGTERM or Ctrl-C ends it: it stops accepting, lets running requests end, and gives its leases back."
+	return "Serves an app as it is: builds nothing and watches nothing. SIGTERM or Ctrl-C ends it: it stops accepting, lets running requests end within --drain-timeout, and takes at most a second more to give its leases back. A second Ctrl-C ends it at once."
 }
 
 // Run executes the command.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -42,6 +43,7 @@ func openSite(ctx context.Context, store storeConfig, flags *serveFlags, cert ce
 	}
 	s := &site{host: h, cert: cert, listener: listener, admin: newAdmin(h.bucket, logger), failed: make(chan error, 2)}
 	s.back = startFront(ctx, adminListener, s.admin.handler(h.metrics), certificate{}, logger, s.fail)
+	h.closers = slices.Insert(h.closers, 0, s.back.Close) // last: until then it answers whoever watches the end
 	return s, nil
 }
 
@@ -84,7 +86,7 @@ func (s *site) adminURL() string { return "http://" + s.back.listener.Addr().Str
 // closes everything behind them. That ctx has ended is no reason to hurry: its
 // end is what closes a site.
 func (s *site) Close(ctx context.Context, drain time.Duration) error {
-	return errors.Join(s.drain(ctx, drain), s.closeRest(ctx))
+	return errors.Join(s.drain(ctx, drain), s.host.Close(ctx))
 }
 
 // drain stops accepting and waits for running requests.
@@ -95,13 +97,4 @@ func (s *site) drain(ctx context.Context, timeout time.Duration) error {
 		return s.listener.Close()
 	}
 	return s.public.Close(ctx)
-}
-
-// closeRest closes what requests need, and last the admin address: until then
-// it answers whoever watches the end.
-func (s *site) closeRest(ctx context.Context) error {
-	err := s.host.Close(ctx)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	return errors.Join(err, s.back.Close(ctx))
 }
