@@ -18,7 +18,12 @@ func copyExample(t *testing.T, name string) {
 	}
 	dir := t.TempDir()
 	copyTree(t, filepath.Join(root, "examples", name), filepath.Join(dir, name))
-	write(t, filepath.Join(dir, "go.mod"), "module example\n\ngo 1.26.0\n\nrequire github.com/edgehost/edgehost v0.0.0\n\nreplace github.com/edgehost/edgehost => "+root+"\n")
+	requirements, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "go.mod"), strings.Replace(string(requirements), "module github.com/edgehost/edgehost\n", "module example\n", 1)+
+		"\nrequire github.com/edgehost/edgehost v0.0.0\n\nreplace github.com/edgehost/edgehost => "+root+"\n")
 	if err := copyFile(filepath.Join(root, "go.sum"), filepath.Join(dir, "go.sum")); err != nil {
 		t.Fatal(err)
 	}
