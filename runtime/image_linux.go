@@ -65,6 +65,10 @@ func (i *image) mapTo(reserved []byte) error {
 	return err
 }
 
+// mostPieces bounds what is given back piece by piece. With more of them, and a
+// guest can write to every second page, everything is given back at once.
+const mostPieces = 64
+
 // restore undoes what was written to memory that the image is mapped to. Pages
 // that most requests write are copied, which costs less than to lose them and to
 // have the system make them again; the others are given back.
@@ -79,21 +83,41 @@ func (i *image) restore(memory []byte) {
 		return
 	}
 	defer i.written.lists.Put(list)
-	hot, page := i.heat.hot(list.pages), os.Getpagesize()
-	from, to := 0, 0 // what to give back next
+	hot := i.heat.hot(list.pages)
+	list.cold = pieces(list.cold[:0], list.pages, hot)
+	if len(list.cold) > mostPieces {
+		discard(memory, i.content)
+		return
+	}
+	page := os.Getpagesize()
 	for _, n := range list.pages {
-		at := n * page
-		switch {
-		case hot[n]:
-			copy(memory[at:at+page], i.content[at:])
-		case at == to:
-			to += page
-		default:
-			discard(memory[from:to], i.content[from:to])
-			from, to = at, at+page
+		if hot[n] {
+			copy(memory[n*page:(n+1)*page], i.content[n*page:])
 		}
 	}
-	discard(memory[from:to], i.content[from:to])
+	for _, cold := range list.cold {
+		from, to := cold.from*page, cold.to*page
+		discard(memory[from:to], i.content[from:to])
+	}
+}
+
+// A piece is a range of pages.
+type piece struct{ from, to int }
+
+// pieces appends the pages of an ascending list that are not hot, those that adjoin
+// as one piece.
+func pieces(list []piece, pages []int, hot map[int]bool) []piece {
+	for _, n := range pages {
+		last := len(list) - 1
+		switch {
+		case hot[n]:
+		case last >= 0 && list[last].to == n:
+			list[last].to++
+		default:
+			list = append(list, piece{n, n + 1})
+		}
+	}
+	return list
 }
 
 // close releases the image. Regions that have mapped it keep its pages.

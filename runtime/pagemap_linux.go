@@ -20,6 +20,7 @@ type pagemap struct {
 type pageList struct {
 	entries [8 << 10]byte
 	pages   []int // ascending
+	cold    []piece
 }
 
 // The bits of an entry: in memory, swapped out, of a file or shared.

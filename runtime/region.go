@@ -44,7 +44,8 @@ func (r *region) Allocate(_, limit uint64) experimental.LinearMemory {
 // begin puts the image in place.
 func (r *region) begin() {
 	if r.reserved != nil && r.image.mapTo(r.reserved) == nil {
-		r.private, r.usable = true, len(r.image.content)
+		r.private = true
+		r.usable, r.top = len(r.image.content), len(r.image.content)
 		return
 	}
 	copy(r.extend(len(r.image.content)), r.image.content)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -64,12 +66,20 @@ func TestRegionGoesBackToItsImage(t *testing.T) {
 func scribble(r *region, random *rand.Rand, pages, limit int) {
 	memory := r.extend((pages + random.IntN(limit-pages)) << 16)
 	page := os.Getpagesize()
-	for n := range 100 {
+	for n := range 60 + random.IntN(200) { // few, or too many to give back one by one
 		at := random.IntN(len(memory))
 		if n < 50 {
 			at = n * 2 * page
 		}
 		memory[at]++
+	}
+}
+
+func TestColdPagesThatAdjoinAreOnePiece(t *testing.T) {
+	t.Parallel()
+	got := pieces(nil, []int{0, 1, 2, 4, 5, 6, 9}, map[int]bool{5: true})
+	if want := []piece{{0, 3}, {4, 5}, {6, 7}, {9, 10}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -91,5 +101,28 @@ func TestWhatIsWrittenOftenIsHot(t *testing.T) {
 	}
 	if hot := h.hot(nil); len(hot) != heatMost || !hot[1] || hot[10] {
 		t.Errorf("hot: %v", hot)
+	}
+}
+
+// BenchmarkRestore restores 64 MiB of which every second page of some was written.
+func BenchmarkRestore(b *testing.B) {
+	written := openPagemap()
+	defer written.close()
+	for _, pages := range []int{20, 60, 600, 8000} {
+		b.Run(strconv.Itoa(pages), func(b *testing.B) {
+			i := newImage(make([]byte, 64<<20), written)
+			defer i.close()
+			r := &region{image: i}
+			defer r.close()
+			r.Allocate(0, 64<<20)
+			for b.Loop() {
+				b.StopTimer()
+				for n := range pages {
+					r.reserved[n<<13] = 1
+				}
+				b.StartTimer()
+				r.restore()
+			}
+		})
 	}
 }
