@@ -16,7 +16,8 @@
 //   - Nothing is answered before it is durable, to callers in the same process
 //     neither.
 //   - A healthy dependency costs nothing: Admit and Report read a few words of
-//     memory, take no lock, allocate nothing and send nothing, until a call fails.
+//     memory, take no lock, allocate nothing and send nothing, until a call fails. By
+//     a rate they count under a lock of this host's, and send as little.
 //   - Losing the store stops no traffic. Closed breakers go on by what the host
 //     knew last, guarded by its own run of failures. Leases end at their holder's own
 //     deadline. Nothing is granted. When the store is back, everything goes on.
@@ -54,12 +55,14 @@
 //
 // A host tells the owner of its first failure at once, and of more at most every
 // 50 ms; while the record shows a run of failures it tells of successes too, which
-// end the run. Openings reach the other hosts by a watch and, should that be dead,
+// end the run. A breaker by a rate is told what the windows of all hosts hold, for as
+// long as one of them holds a call that failed or was slow. Openings reach the other hosts by a watch and, should that be dead,
 // by a read every 4 s of the breakers in use.
 //
 // # Cost
 //
-// Admit and Report of a healthy dependency take a few nanoseconds. A grant, a
+// Admit and Report of a healthy dependency take 20 nanoseconds, and 200 by a rate. A
+// grant, a
 // renewal or a release is one write. A dependency that fails now and then costs two
 // writes a failure; one that fails constantly, twenty a second and host. An idle
 // object has no goroutine, sends nothing, and takes less than 2 KiB of memory.

@@ -28,7 +28,8 @@ type Snapshot struct {
 type BreakerSnapshot struct {
 	State       State         `json:"state"`
 	Generation  uint64        `json:"generation"`
-	Failures    int           `json:"failures"` // in a row, while closed
+	Failures    int           `json:"failures"`        // in a row or, by a rate, in the window; while closed
+	Calls       int           `json:"calls,omitempty"` // by a rate, in the window, while a host has seen one that was not good
 	RetryAfter  time.Duration `json:"retry_after_ns"`
 	ProbeHolder string        `json:"probe_holder,omitempty"`
 	ProbeFence  uint64        `json:"probe_fence,omitempty"`
@@ -136,6 +137,10 @@ func (l lister) readObject(value []byte, id ID, now record.Now) error {
 		Generation: o.Breaker.Generation,
 		Failures:   o.Breaker.Run,
 		RetryAfter: o.Remaining(now),
+	}
+	for _, w := range o.Breaker.Windows {
+		s.Breaker.Failures += w.Failures
+		s.Breaker.Calls += w.Calls
 	}
 	if o.Probe != nil {
 		s.Breaker.ProbeHolder, s.Breaker.ProbeFence = o.Probe.Holder, o.Probe.Fence

@@ -156,6 +156,9 @@ func TestHealthyHostsAreHeardOnceOneIsSuspicious(t *testing.T) {
 		calls(t, hosts[2], 100, objects.Success)
 		calls(t, hosts[0], 1, objects.Failure)
 		pass(2 * time.Second) // the healthy one tells of its hundred calls
+		if b := snapshot(t, store, "payments").Breaker; b.Failures != 1 || b.Calls != 101 {
+			t.Errorf("the record shows %+v, want one failure in 101 calls", b)
+		}
 		calls(t, hosts[0], 7, objects.Failure)
 		calls(t, hosts[1], 2, objects.Failure)
 		pass(time.Second)

@@ -24,7 +24,7 @@ func openGuild(t *testing.T) *guild {
 	t.Helper()
 	copyExample(t, "guild-settings")
 	g := &guild{store: "http://" + freeAddress(t)}
-	g.process = startProcess(t, []string{"SETTINGS_URL=" + g.store}, "dev", "guild-settings",
+	g.process = startProcess(t, []string{"SETTINGS_URL=" + g.store, "TMPDIR=" + t.TempDir()}, "dev", "guild-settings",
 		"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--nats-listen=127.0.0.1:0")
 	g.url = g.await(t, `is served at (http://\S+)$`) + "/guilds/" + itoa(int(time.Now().UnixNano())) // a guild of its own
 	eventually(t, "the settings service answers", func() bool { return g.get(t, "/held") == "0" })
