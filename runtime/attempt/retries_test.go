@@ -268,3 +268,23 @@ func TestARepeatedFailureIsTheLastOnes(t *testing.T) {
 		}
 	})
 }
+
+func TestAShortAnswerIsReadBeforeThePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		retries := attempt.NewRetries(resolved(t, attempt.Policy{}), nil)
+		short, long := strings.NewReader("busy"), strings.NewReader(strings.Repeat("x", 1<<20))
+		for text, held := range map[*strings.Reader]bool{short: false, long: true} {
+			r := answered(503)
+			r.Response.ContentLength, r.Response.Body = text.Size(), io.NopCloser(text)
+			_, _, err := do(t.Context(), retries, call(func(number int, _ string) (attempt.Result, error) {
+				if left := text.Len() > 0; number == 2 && left != held {
+					t.Errorf("of %d bytes %d hold the connection while the call waits", text.Size(), text.Len())
+				}
+				return r, nil
+			}))
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
