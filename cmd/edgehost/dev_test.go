@@ -2,11 +2,9 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -310,12 +308,7 @@ run = ["trap '' INT TERM; echo deaf; while :; do sleep 1000; done"]
 	eventually(t, "a command runs that ignores signals", func() bool { return strings.Contains(p.log(), "deaf\n") })
 	p.signalGroup(syscall.SIGINT)
 	p.await(t, `^(Stopping)\.`)
-	p.signalGroup(syscall.SIGINT)
-	<-p.ended
-	var exit *exec.ExitError
-	if !errors.As(p.state, &exit) || exit.ExitCode() != -1 {
-		t.Errorf("dev ended with %v, want the signal", p.state)
-	}
+	p.interruptAgain(t)
 	p.requireNothingLeft(t)
 }
 

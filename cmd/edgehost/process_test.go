@@ -127,6 +127,25 @@ func (p *process) interrupt(t *testing.T) time.Duration {
 	return time.Since(begin)
 }
 
+// interruptAgain presses Ctrl-C, of a process that is stopping, until it ends: the
+// first press may come before the default action is back.
+func (p *process) interruptAgain(t *testing.T) {
+	t.Helper()
+	eventually(t, "the process ends", func() bool {
+		p.signalGroup(syscall.SIGINT)
+		select {
+		case <-p.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	var exit *exec.ExitError
+	if !errors.As(p.state, &exit) || exit.ExitCode() != -1 {
+		t.Errorf("the process ended with %v, want the signal", p.state)
+	}
+}
+
 // kill ends the process, and only it, the hard way.
 func (p *process) kill(t *testing.T) {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -233,12 +232,7 @@ func TestASecondCtrlCEndsServeAtOnce(t *testing.T) {
 	<-upstream.entered
 	p.signalGroup(syscall.SIGINT)
 	eventually(t, "serve is stopping", func() bool { return strings.Contains(p.log(), `"msg":"stopping"`) })
-	p.signalGroup(syscall.SIGINT)
-	<-p.ended
-	var exit *exec.ExitError
-	if !errors.As(p.state, &exit) || exit.ExitCode() != -1 {
-		t.Errorf("serve ended with %v, want the signal", p.state)
-	}
+	p.interruptAgain(t)
 }
 
 func TestADenialIsLoggedWithTheNameOfItsDependency(t *testing.T) {
