@@ -123,9 +123,7 @@ func restless(tb testing.TB) *wasmbin.Module {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	exports := slices.IndexFunc(m.Exports, func(e wasmbin.Export) bool { return e.Name == abi.ExportHandle })
-	imported := uint32(len(m.Imports))
-	handler := &m.Funcs[m.Exports[exports].Index-imported]
+	handler, _ := handlerOf(m)
 	m.Globals = append(m.Globals, wasmbin.Global{Type: wasmbin.GlobalType{Type: wasmbin.I64, Mutable: true}, Init: []byte{0x42, 0x07, 0x0b}})
 	variable := byte(len(m.Globals) - 1)
 	handler.Body = slices.Concat([]byte{
@@ -165,22 +163,47 @@ func TestHandWrittenGuestFindsNothingOfEarlierRequests(t *testing.T) {
 	}
 }
 
-// What cannot be restored is started anew.
+// handlerOf returns the handler of a guest, and its number.
+func handlerOf(m *wasmbin.Module) (*wasmbin.Func, uint32) {
+	export := slices.IndexFunc(m.Exports, func(e wasmbin.Export) bool { return e.Name == abi.ExportHandle })
+	index := m.Exports[export].Index
+	return &m.Funcs[index-uint32(len(m.Imports))], index
+}
+
+// What cannot be restored is started anew, so that it leaves nothing either.
 func TestGuestWhoseStateIsOutOfReachIsStartedForEveryRequest(t *testing.T) {
-	m := restless(t)
-	m.Tables = append(m.Tables, wasmbin.TableType{Element: wasmbin.FuncRef, Limits: wasmbin.Limits{Min: 1}})
-	m.Types = append(m.Types, wasmbin.FuncType{})
-	m.Funcs = append(m.Funcs, wasmbin.Func{
-		Type: uint32(len(m.Types) - 1),
-		Body: []byte{0x41, 0x00, 0xd0, 0x70, 0x26, 0x00, 0x0b}, // table[0] = null
-	})
-	h := serve(t, runtime.FunctionConfig{Name: "hello", Module: m.Encode(), Isolation: runtime.IsolationRequest})
-	h.hello(t, 5)
-	if n := h.ColdStarts(); n != 5 || h.Retired("isolation") != 5 {
-		t.Errorf("%d instances were started and %d have gone, want 5", n, h.Retired("isolation"))
-	}
-	if !strings.Contains(h.log.String(), "its state cannot be restored") {
-		t.Error("the log does not say so")
+	for name, change := range map[string]func(m *wasmbin.Module) []byte{
+		"a table": func(m *wasmbin.Module) []byte {
+			m.Tables = append(m.Tables, wasmbin.TableType{Element: wasmbin.FuncRef, Limits: wasmbin.Limits{Min: 1}})
+			_, handler := handlerOf(m)
+			return []byte{
+				0x41, 0x00, 0x25, 0x00, 0xd1, 0x45, 0x04, 0x40, 0x00, 0x0b, // if table[0] != null: unreachable
+				0x41, 0x00, 0xd2, byte(handler), 0x26, 0x00, // table[0] = the handler
+			}
+		},
+		"a passive segment": func(m *wasmbin.Module) []byte {
+			m.Datas, m.DataCount = append(m.Datas, wasmbin.Data{Form: wasmbin.DataPassive, Init: []byte("data")}), true
+			segment := byte(len(m.Datas) - 1)
+			return []byte{
+				0x41, 0x80, 0xf0, 0x03, 0x41, 0x00, 0x41, 0x04, 0xfc, 0x08, segment, 0x00, // memory.init, which traps if it was dropped
+				0xfc, 0x09, segment, // data.drop
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := restless(t)
+			code := change(m)
+			handler, _ := handlerOf(m)
+			handler.Body = slices.Concat(code, handler.Body)
+			h := serve(t, runtime.FunctionConfig{Name: "hello", Module: m.Encode(), Isolation: runtime.IsolationRequest})
+			h.hello(t, 5)
+			if n := h.ColdStarts(); n != 5 || h.Retired("isolation") != 5 {
+				t.Errorf("%d instances were started and %d have gone, want 5", n, h.Retired("isolation"))
+			}
+			if !strings.Contains(h.log.String(), "its state cannot be restored") {
+				t.Error("the log does not say so")
+			}
+		})
 	}
 }
 
@@ -190,9 +213,8 @@ func resuming(tb testing.TB, code ...byte) []byte {
 	tb.Helper()
 	m := restless(tb)
 	variable := byte(len(m.Globals) - 1)
-	handler := slices.IndexFunc(m.Exports, func(e wasmbin.Export) bool { return e.Name == abi.ExportHandle })
-	body := &m.Funcs[m.Exports[handler].Index-uint32(len(m.Imports))].Body
-	*body = slices.Concat([]byte{0x23, variable, 0x42, 0x08, 0x52, 0x04, 0x40, 0x00, 0x0b, 0x42, 0x07, 0x24, variable}, *body)
+	handler, _ := handlerOf(m)
+	handler.Body = slices.Concat([]byte{0x23, variable, 0x42, 0x08, 0x52, 0x04, 0x40, 0x00, 0x0b, 0x42, 0x07, 0x24, variable}, handler.Body)
 	m.Types = append(m.Types, wasmbin.FuncType{})
 	m.Exports = append(m.Exports, wasmbin.Export{Name: abi.ExportResume, Index: uint32(len(m.Imports) + len(m.Funcs))})
 	m.Funcs = append(m.Funcs, wasmbin.Func{
