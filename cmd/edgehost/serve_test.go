@@ -47,11 +47,18 @@ retry = { attempts = 1 }
 	}
 }
 
-// startServe serves the app on free ports. The addresses are in its log.
+// startServe serves the app in "shop" on free ports.
 func startServe(t *testing.T, args ...string) (p *process, url, admin string) {
 	t.Helper()
-	args = append([]string{"serve", "shop", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json"}, args...)
-	p = startProcess(t, nil, args...)
+	return serveApp(t, "shop", nil, args...)
+}
+
+// serveApp serves the app in a directory on free ports. The addresses are in its
+// log.
+func serveApp(t *testing.T, dir string, environ []string, args ...string) (p *process, url, admin string) {
+	t.Helper()
+	args = append([]string{"serve", dir, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--log-format=json"}, args...)
+	p = startProcess(t, environ, args...)
 	var line struct{ Msg, URL, Admin string }
 	eventually(t, "the app is served", func() bool {
 		for text := range strings.Lines(p.log()) {
