@@ -122,6 +122,9 @@ func TestCommandsGoToTheOwner(t *testing.T) {
 			if n := f.buckets[i].writes.Load(); n != 0 {
 				t.Errorf("host %d wrote %d times", i, n)
 			}
+			if n := f.buckets[i].reads.Load(); n != 1 {
+				t.Errorf("host %d read %d times to find the owner", i, n)
+			}
 		}
 	})
 }

@@ -101,7 +101,11 @@ func (n *node) base(batch []*request) (known, error) {
 	if err != nil {
 		return known{}, err
 	}
-	return n.see(e)
+	k, err := n.see(e)
+	if err == nil && k.revision > n.known.revision {
+		n.adopt(k, false) // so that the next command goes to its owner without a read
+	}
+	return k, err
 }
 
 // see returns the newer of an entry and the known record.
