@@ -168,10 +168,55 @@ func TestHealthyHostsAreHeardOnceOneIsSuspicious(t *testing.T) {
 	})
 }
 
+func TestTheCallThatOpensByTheOthersWindowsSeesItOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := kvbucket.NewMemory()
+		first := dependency(t, openHost(t, store, objects.Config{}), "payments", byRate)
+		other := dependency(t, openHost(t, store, objects.Config{}), "payments", byRate)
+		calls(t, other, 1, objects.Success)
+		calls(t, first, 8, objects.Failure)
+		pass(2 * time.Second)
+		calls(t, other, 1, objects.Failure)
+		if v := other.View(); v.State != objects.StateOpen {
+			t.Errorf("got %+v after nine failures in ten calls of the fleet", v)
+		}
+	})
+}
+
+func TestCallsOfAnEarlierGenerationAreNotInTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dependency(t, openHost(t, kvbucket.NewMemory(), objects.Config{}), "payments", byRate)
+		var late []objects.Admission
+		for range 9 {
+			a, err := d.Admit(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			late = append(late, a)
+		}
+		open(t, d)
+		if err := probe(t, d).Report(t.Context(), objects.Success); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range late {
+			if err := a.Report(t.Context(), objects.Failure); err != nil {
+				t.Error(err)
+			}
+		}
+		calls(t, d, 1, objects.Failure)
+		pass(time.Second)
+		if v := d.View(); v.State != objects.StateClosed {
+			t.Errorf("got %+v after one failure in this generation", v)
+		}
+	})
+}
+
 func TestAHostWhoseOwnRateIsBadDefersByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFlaky(kvbucket.NewMemory())
-		d := dependency(t, openHost(t, store, objects.Config{}), "payments", byRate)
+		p := byRate
+		p.ResetAfter = time.Second
+		d := dependency(t, openHost(t, store, objects.Config{}), "payments", p)
 		calls(t, d, 1, objects.Success)
 		store.setDown(true)
 		for range 20 {
@@ -185,13 +230,32 @@ func TestAHostWhoseOwnRateIsBadDefersByItself(t *testing.T) {
 		if !d.View().Guarded || retry <= 0 {
 			t.Fatalf("got %+v", d.View())
 		}
-		pass(40 * time.Second)
+		pass(2 * time.Second)
 		if err := call(t, d, objects.Success); err != nil {
 			t.Fatalf("the trial: %v", err)
 		}
 		calls(t, d, 5, objects.Success)
+		calls(t, d, 1, objects.Failure)
 		if d.View().Guarded {
-			t.Error("a trial that succeeded does not end the guard")
+			t.Error("one failure after a trial that succeeded guards again")
+		}
+	})
+}
+
+func TestAWindowThatTheStoreDidNotTakeIsReportedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFlaky(kvbucket.NewMemory())
+		p := byRate
+		p.Window = time.Minute
+		d := dependency(t, openHost(t, store, objects.Config{}), "payments", p)
+		calls(t, d, 1, objects.Success)
+		store.setDown(true)
+		calls(t, d, 4, objects.Failure)
+		pass(10 * time.Second)
+		store.setDown(false)
+		pass(5 * time.Second)
+		if b := snapshot(t, store, "payments").Breaker; b.Failures != 4 || b.Calls != 5 {
+			t.Errorf("the record shows %+v, want four failures in five calls", b)
 		}
 	})
 }

@@ -120,3 +120,34 @@ func TestAPageOfWindowsIsBounded(t *testing.T) {
 		t.Errorf("%d bytes, %v: a value has 64 KiB at most", len(data), err)
 	}
 }
+
+func TestAWindowIsAsOldAsItWasFirstSeen(t *testing.T) {
+	o := NewObject().(*Object)
+	do(t, o, at(0), totals("a", 1, 9, 9, 0))
+	data, err := o.Encode(at(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := DecodeObject(data, at(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := DecodeObject(data, at(6*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Inherit(first, at(6*time.Second))
+	do(t, again, at(10*time.Second), totals("b", 1, 9, 1, 0))
+	if got := again.(*Object).Breaker; got.State != Closed || len(got.Windows) != 1 {
+		t.Errorf("got %+v, want the window of ten seconds gone", got)
+	}
+}
+
+func TestACopyHasWindowsOfItsOwn(t *testing.T) {
+	o := NewObject().(*Object)
+	do(t, o, at(0), totals("a", 1, 9, 1, 0))
+	do(t, o.Clone(), at(0), totals("b", 1, 9, 1, 0))
+	if len(o.Breaker.Windows) != 1 {
+		t.Errorf("a copy's windows are in the original: %v", o.Breaker.Windows)
+	}
+}
