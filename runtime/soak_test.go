@@ -70,10 +70,10 @@ func wantSteady(t *testing.T, h *host, n int, work func(n int)) {
 	took := time.Since(begun)
 	after := h.footprint(t)
 	t.Logf("%d in %v: from %d to %d KiB resident, from %d to %d goroutines", n, took, before.resident>>10, after.resident>>10, before.goroutines, after.goroutines)
-	if after.resident > before.resident+before.resident/10 {
+	if after.resident > before.resident+before.resident/10*raceFactor {
 		t.Errorf("from %d to %d bytes resident", before.resident, after.resident)
 	}
-	if after.goroutines > before.goroutines+before.goroutines/10+1 {
+	if after.goroutines > before.goroutines+before.goroutines/10+32 { // connections are closed in the background
 		t.Errorf("from %d to %d goroutines", before.goroutines, after.goroutines)
 	}
 }
