@@ -135,7 +135,7 @@ func (c *Client) open(cfg Config) {
 	c.single = http.Client{Transport: single, CheckRedirect: c.checkRedirect}
 	c.pooled = http.Client{Transport: c.transport(cfg), CheckRedirect: c.checkRedirect}
 	if c.base != nil {
-		c.pooled.Transport = once{c.transport(cfg)}
+		c.pooled.Transport = once{c.transport(cfg), new(atomic.Bool)}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -234,10 +235,11 @@ func TestBodiesAndTrailersPassBothWays(t *testing.T) {
 }
 
 func TestTLSSpeaksHTTP2(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/abort" {
 			panic(http.ErrAbortHandler)
 		}
+		_, _ = fmt.Fprint(w, r.ContentLength)
 	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
@@ -246,6 +248,9 @@ func TestTLSSpeaksHTTP2(t *testing.T) {
 	c := dependency(t, server.URL, egress.Config{RootCAs: roots})
 	if got := fetch(t, c, "/"); got.proto != "HTTP/2.0" {
 		t.Errorf("spoke %s", got.proto)
+	}
+	if got := fetch(t, c, "/"); got.body != "0" {
+		t.Errorf("a GET arrived with a body of length %s, want one that ends with its head", got.body)
 	}
 	got, err := read(c.DoOnce(request(t, c, "GET", "/", nil)))
 	if err != nil || got.proto != "HTTP/2.0" {
