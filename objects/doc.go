@@ -51,7 +51,8 @@
 // when it sent the request that was committed, by the larger of its monotonic and
 // its wall clock, so that a suspended machine stops early. An owner ends a lease
 // after 1.1 of the ttl by its own monotonic clock, and stores how much has passed,
-// so that its successor need not start over.
+// so that its successor need not start over: now and then, and often if its
+// predecessor was killed before it had stored anything.
 //
 // A host tells the owner of its first failure at once, and of more at most every
 // 50 ms; while the record shows a run of failures it tells of successes too, which
