@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	goruntime "runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -247,11 +247,18 @@ func (i *instance) failure(err error) string {
 	case errors.Is(err, errTooDeep):
 		return retiredDepth
 	}
+	return reasonOf(err)
+}
+
+// reasonOf tells a guest's own fault from one of the host in a call that the guest
+// made, which may have left anything behind.
+func reasonOf(err error) string {
 	if _, ok := errors.AsType[*sys.ExitError](err); ok {
 		return retiredExit
 	}
-	if _, ok := errors.AsType[goruntime.Error](err); ok {
-		return retiredHost
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	if strings.Contains(first, "wasm error: ") { // which the engine writes only for traps
+		return retiredTrap
 	}
-	return retiredTrap
+	return retiredHost
 }
