@@ -89,7 +89,7 @@ func (h *Host) Dependency(id ID, p Policy) (*Dependency, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := h.dependency(id, key)
+	d := h.dependency(id, key, &policy)
 	d.follow(&policy)
 	d.prepare()
 	return d, nil
@@ -116,12 +116,15 @@ func (d *Dependency) follow(p *Policy) {
 	d.cool()
 }
 
-func (h *Host) dependency(id ID, key string) *Dependency {
+// dependency returns the one of an id. One that is made has its policy before the
+// watch can tell it anything.
+func (h *Host) dependency(id ID, key string, p *Policy) *Dependency {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d, ok := h.dependencies[id]
 	if !ok {
 		d = &Dependency{host: h, id: id, node: h.nodeLocked(key, objectKind())}
+		d.follow(p)
 		d.node.viewer.Store(d)
 		h.dependencies[id] = d
 	}
