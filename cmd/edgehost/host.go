@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +31,7 @@ type storeConfig struct {
 	remote kvbucket.ConnConfig // of a NATS server; without a URL it is inside this process
 	dir    string              // of the embedded server's files
 	listen string              // where the embedded server listens for clients
+	moves  bool                // it listens on a free port if listen is busy
 	lazy   bool                // the embedded server acknowledges before it syncs
 	copies int                 // of a bucket that has to be created; 0 creates none
 }
@@ -104,7 +107,7 @@ func (h *host) connect(ctx context.Context, store storeConfig) (*kvbucket.Conn, 
 		}
 		return conn, nil
 	}
-	server, err := kvbucket.StartServer(ctx, kvbucket.ServerConfig{Dir: store.dir, Listen: store.listen, LazySync: store.lazy, Logger: h.logger})
+	server, err := startServer(ctx, store, h.logger)
 	if err != nil {
 		return nil, fmt.Errorf("starting the store in %s: %w", store.dir, err)
 	}
@@ -115,6 +118,19 @@ func (h *host) connect(ctx context.Context, store storeConfig) (*kvbucket.Conn, 
 		return nil, fmt.Errorf("connecting to the store in %s: %w", store.dir, err)
 	}
 	return conn, nil
+}
+
+// startServer starts the embedded server. Whoever may have taken its port since it was
+// found to be free gets to keep it.
+func startServer(ctx context.Context, store storeConfig, logger *slog.Logger) (*kvbucket.Server, error) {
+	cfg := kvbucket.ServerConfig{Dir: store.dir, Listen: store.listen, LazySync: store.lazy, Logger: logger}
+	server, err := kvbucket.StartServer(ctx, cfg)
+	if err != nil && store.moves && errors.Is(err, syscall.EADDRINUSE) {
+		host, _, _ := net.SplitHostPort(store.listen)
+		cfg.Listen = net.JoinHostPort(host, "0")
+		return kvbucket.StartServer(ctx, cfg)
+	}
+	return server, err
 }
 
 // closeTimeout bounds how long a host takes to close, however many parts it has and

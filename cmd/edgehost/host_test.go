@@ -2,10 +2,37 @@ package main
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+func TestTheEmbeddedStoreMovesFromAPortThatWasTakenMeanwhile(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, busy)
+	store := storeConfig{dir: t.TempDir(), listen: busy.Addr().String()}
+	if _, err := startServer(t.Context(), store, slog.New(slog.DiscardHandler)); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a port that was asked for: got %v", err)
+	}
+	store.moves = true
+	server, err := startServer(t.Context(), store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if server.URL() == "nats://"+store.listen || server.URL() == "" {
+		t.Errorf("the store listens at %q", server.URL())
+	}
+	if err := server.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
 
 func TestAHostThatHangsClosesInTime(t *testing.T) {
 	for _, parts := range []int{1, 5, 9} {

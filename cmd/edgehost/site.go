@@ -33,6 +33,7 @@ func openSite(ctx context.Context, store storeConfig, flags *serveFlags, cert ce
 	}
 	if store.remote.URL == "" {
 		store.listen, err = reserve(ctx, "nats-listen", flags.NATSListen, defaultNATS)
+		store.moves = flags.NATSListen == ""
 	}
 	if err != nil {
 		return nil, errors.Join(err, listener.Close(), adminListener.Close())
