@@ -155,6 +155,35 @@ func TestServeGoesOnWhileTheStoreIsAway(t *testing.T) {
 	p.requireNothingLeft(t)
 }
 
+func TestABreakerByRateOpensOverHosts(t *testing.T) {
+	upstream := startFickleUpstream(t)
+	upstream.open()
+	buildGuarded(t, upstream.URL, `breaker = { mode = "rate", failure_rate = 0.5, min_calls = 20, window = "1h" }`)
+	fleet := startFleet(t, 2, startSharedStore(t))
+	calls := func(h *fleetHost, n int) {
+		for range n {
+			if status, code := answerOf(t, h.url+"/call"); code == "breaker_open" {
+				t.Fatalf("the breaker is open too early: %d", status)
+			}
+		}
+	}
+	calls(fleet[0], 10)
+	upstream.fails.Store(true)
+	calls(fleet[0], 5) // of 15, and the other host's count as well
+	calls(fleet[1], 4)
+	eventually(t, "half of all calls having failed is known to both hosts", func() bool {
+		for _, h := range fleet {
+			if _, code := answerOf(t, h.url+"/call"); code != "breaker_open" {
+				return false
+			}
+		}
+		return true
+	})
+	if n := upstream.calls.Load(); n < 20 {
+		t.Errorf("the breaker opened after %d calls, want twenty at least", n)
+	}
+}
+
 func TestAnOpenBreakerSurvivesKill(t *testing.T) {
 	var calls atomic.Int64
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
