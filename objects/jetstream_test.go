@@ -52,7 +52,7 @@ func freeAddress(tb testing.TB) string {
 // eventually asks until ok, for a store whose time cannot be made to pass.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline, tick := time.After(20*time.Second), time.NewTicker(20*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
