@@ -15,17 +15,11 @@ func (e *Engine) Live() (n int) {
 	return n
 }
 
-// These name what is kept of rewritten modules.
-const (
-	MeteringVersion = meteringVersion
-	ExposingVersion = exposingVersion
-)
+// RewritingVersion names what is kept of rewritten modules.
+const RewritingVersion = rewritingVersion
 
-// Meter and Expose rewrite a module as it is done before it is compiled.
-var (
-	Meter  = metered
-	Expose = exposed
-)
+// Rewrite rewrites a module as it is done before it is compiled.
+var Rewrite = rewrite
 
 // Traces waits until no instance is at work and compares what the idle ones hold
 // with their snapshot.

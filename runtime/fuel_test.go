@@ -115,37 +115,30 @@ func TestGuestSeesTheFuelItHasLeft(t *testing.T) {
 }
 
 // What was kept of modules must not be taken for what is made of them now: if
-// this fails, a rewriting has changed, and so must its version.
-func TestVersionOfARewritingChangesWithIt(t *testing.T) {
-	for _, r := range []struct {
-		version, wantVersion, want string
-		rewrite                    func([]byte) ([]byte, error)
-	}{
-		{runtime.MeteringVersion, "metered-1", "9267eefb1bbb28c5", runtime.Meter},
-		{runtime.ExposingVersion, "exposed-1-metered-1", "ac6f2278ae09b411", runtime.Expose},
-	} {
-		sum := sha256.New()
-		for _, s := range append(computing(), recursive()...) {
-			if s.path != "" {
-				continue
-			}
-			rewritten, err := r.rewrite(s.module)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum.Write(rewritten)
+// this fails, rewriting has changed, and so must its version.
+func TestRewritingVersionChangesWithRewriting(t *testing.T) {
+	const version, want = "rewritten-1", "ac6f2278ae09b411"
+	sum := sha256.New()
+	for _, s := range append(computing(), recursive()...) {
+		if s.path != "" {
+			continue
 		}
-		if got := hex.EncodeToString(sum.Sum(nil))[:16]; got != r.want || r.version != r.wantVersion {
-			t.Errorf("got %s by %s, want %s by %s", got, r.version, r.want, r.wantVersion)
+		rewritten, err := runtime.Rewrite(s.module)
+		if err != nil {
+			t.Fatal(err)
 		}
+		sum.Write(rewritten)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil))[:16]; got != want || runtime.RewritingVersion != version {
+		t.Errorf("got %s by %s, want %s by %s", got, runtime.RewritingVersion, want, version)
 	}
 }
 
-func TestMeteredModulesAreKeptAndMended(t *testing.T) {
+func TestRewrittenModulesAreKeptAndMended(t *testing.T) {
 	cfg := runtime.Config{CacheDir: filepath.Join(t.TempDir(), "cache")}
 	app := runtime.App{Name: "app", Functions: []runtime.FunctionConfig{{Name: "f", Module: conformance.Hello()}}}
 	open(t, cfg).deploy(t, app)
-	kept, err := filepath.Glob(filepath.Join(cfg.CacheDir, runtime.MeteringVersion, "*"))
+	kept, err := filepath.Glob(filepath.Join(cfg.CacheDir, runtime.RewritingVersion, "*"))
 	if err != nil || len(kept) != 1 {
 		t.Fatalf("kept %q, %v, want one file", kept, err)
 	}

@@ -145,10 +145,25 @@ func (i *instance) open() error {
 	if s := f.module.snapshot; s != nil {
 		return i.beginRestorable(s)
 	}
+	return i.begin()
+}
+
+// begin makes and initializes the guest.
+func (i *instance) begin() error {
 	if err := i.instantiate(); err != nil {
 		return err
 	}
-	return i.initialize(abi.ExportInit)
+	for at, b := range i.function.module.begin.Segments() {
+		if !i.memory.linear.Write(at, b) {
+			return fmt.Errorf("the data for address %d is outside of the memory", at)
+		}
+	}
+	for _, export := range []string{wasmbin.StartExport, abi.ExportInit} {
+		if err := i.initialize(export); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // instantiate makes the guest, which may have a start function.

@@ -1,12 +1,14 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"sync"
 
@@ -53,7 +55,7 @@ func newLoader(ctx context.Context, dir string, logger *slog.Logger) (*loader, e
 	if err != nil {
 		return nil, fmt.Errorf("runtime: compile cache: %w", err)
 	}
-	l.cache, l.kept = cache, rewritten(dir)
+	l.cache, l.kept = cache, rewritten(filepath.Join(dir, rewritingVersion))
 	return l, nil
 }
 
@@ -99,7 +101,8 @@ func canCompile(ctx context.Context) (ok bool) {
 type module struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
-	snapshot *snapshot // what instances begin with; nil: with an initialization of their own
+	begin    wasmbin.Image // what memory holds before initialization, if the engine does not know
+	snapshot *snapshot     // what instances begin with; nil: with an initialization of their own
 }
 
 // load checks and compiles the module of a function.
@@ -129,20 +132,28 @@ func (l *loader) loadInto(ctx context.Context, r wazero.Runtime, cfg FunctionCon
 	if err := provideWASI(ctx, r); err != nil {
 		return nil, fmt.Errorf("provide %s: %w", wasi_snapshot_preview1.ModuleName, err)
 	}
-	compiled, snapshot, err := l.compile(ctx, r, cfg)
+	compiled, rewritten, err := l.compile(ctx, r, cfg.Module)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkCompiled(compiled, r); err != nil {
 		return nil, errors.Join(err, compiled.Close(ctx))
 	}
-	return &module{r, compiled, snapshot}, nil
+	m := &module{runtime: r, compiled: compiled}
+	if image, ok := wasmbin.ImageOf(rewritten); ok {
+		m.begin = bytes.Clone(image) // the rest is not needed any more
+		if cfg.Isolation == IsolationRequest {
+			m.snapshot = &snapshot{written: l.written}
+		}
+	}
+	return m, nil
 }
 
-// compile rewrites and compiles a module, or finds that done. The engine's cache does not
+// compile rewrites and compiles a module, or finds that done; it returns what it
+// was rewritten to as well. The engine's cache does not
 // keep two callers from compiling the same module at once, so that is done here.
-func (l *loader) compile(ctx context.Context, r wazero.Runtime, cfg FunctionConfig) (wazero.CompiledModule, *snapshot, error) {
-	digest := sha256.Sum256(cfg.Module)
+func (l *loader) compile(ctx context.Context, r wazero.Runtime, binary []byte) (m wazero.CompiledModule, rewritten []byte, err error) {
+	digest := sha256.Sum256(binary)
 	l.mu.Lock()
 	t := l.busy[digest]
 	if t == nil {
@@ -166,12 +177,11 @@ func (l *loader) compile(ctx context.Context, r wazero.Runtime, cfg FunctionConf
 		return nil, nil, ctx.Err()
 	}
 	defer func() { <-l.slots }()
-	rewritten, err := l.kept.module(digest, cfg.Module, rewritingFor(cfg.Isolation))
-	if err != nil {
+	if rewritten, err = l.kept.module(digest, binary); err != nil {
 		return nil, nil, err
 	}
-	compiled, err := compile(experimental.WithCompilationWorkers(ctx, goruntime.GOMAXPROCS(0)), r, rewritten)
-	return compiled, newSnapshot(rewritten, l.written), err
+	m, err = compile(experimental.WithCompilationWorkers(ctx, goruntime.GOMAXPROCS(0)), r, rewritten)
+	return m, rewritten, err
 }
 
 // compile compiles a module. The engine has been seen to panic on some that are

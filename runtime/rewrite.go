@@ -17,27 +17,30 @@ import (
 // takes 8 bytes of the host, which no limit of memory counts.
 const tableElements = 1 << 20
 
-// rewritten is a directory of modules that have been rewritten, by the rewriting
-// and the digest of the module that they were made of. Rewriting takes longer
-// than everything else that comes before the first answer of a host that starts
-// again. What is in it gets executed: it is as private as compiled code. Empty:
-// nothing is kept.
+// rewritingVersion changes whenever rewriting makes something else of a module:
+// what was kept of an earlier version is then not used.
+const rewritingVersion = "rewritten-1"
+
+// rewritten is a directory of modules that have been rewritten, by the digest of
+// the module that they were made of. Rewriting takes longer than everything else
+// that comes before the first answer of a host that starts again. What is in it
+// gets executed: it is as private as compiled code. Empty: nothing is kept.
 type rewritten string
 
 // module returns what is compiled in place of a module.
-func (dir rewritten) module(digest [sha256.Size]byte, original []byte, r rewriting) ([]byte, error) {
+func (dir rewritten) module(digest [sha256.Size]byte, original []byte) ([]byte, error) {
 	if dir == "" {
-		return r.apply(original)
+		return rewrite(original)
 	}
-	path := filepath.Join(string(dir), r.version, hex.EncodeToString(digest[:]))
+	path := filepath.Join(string(dir), hex.EncodeToString(digest[:]))
 	if kept, err := os.ReadFile(path); err == nil && sealed(kept) {
 		return kept[crc32.Size:], nil
 	}
-	module, err := r.apply(original)
+	module, err := rewrite(original)
 	if err != nil {
 		return nil, err
 	}
-	if err := keep(path, module); err != nil {
+	if err := dir.keep(path, module); err != nil {
 		return nil, fmt.Errorf("keep the rewritten module: %w", err)
 	}
 	return module, nil
@@ -55,12 +58,11 @@ func seal(module []byte) (sum [crc32.Size]byte) {
 }
 
 // keep writes a file that is there as a whole or not at all.
-func keep(path string, module []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+func (dir rewritten) keep(path string, module []byte) error {
+	if err := os.MkdirAll(string(dir), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "new-*") // of mode 0600
+	f, err := os.CreateTemp(string(dir), "new-*") // of mode 0600
 	if err != nil {
 		return err
 	}
@@ -78,58 +80,19 @@ func keep(path string, module []byte) error {
 	return nil
 }
 
-// These change whenever the rewriting makes something else of a module: what was
-// kept of an earlier version is then not used.
-const (
-	meteringVersion = "metered-1"
-	exposingVersion = "exposed-1-" + meteringVersion
-)
-
-// A rewriting makes another module of one.
-type rewriting struct {
-	version string // and the directory for what comes out
-	apply   func(original []byte) ([]byte, error)
-}
-
-// rewritingFor returns what functions of an isolation need.
-func rewritingFor(isolation Isolation) rewriting {
-	if isolation == IsolationRequest {
-		return rewriting{exposingVersion, exposed}
-	}
-	return rewriting{meteringVersion, metered}
-}
-
-// metered returns a module that counts its work.
-func metered(original []byte) ([]byte, error) {
-	m, err := decodeMetered(original)
-	if err != nil {
-		return nil, err
-	}
-	return m.Encode(), nil
-}
-
-// exposed returns a module that counts its work, with its state within reach if
-// that can be.
-func exposed(original []byte) ([]byte, error) {
-	m, err := decodeMetered(original)
-	if err != nil {
-		return nil, err
-	}
-	if err := wasmbin.Expose(m); err != nil && !errors.Is(err, wasmbin.ErrHidden) {
-		return nil, fmt.Errorf("not a valid WebAssembly module: %w", err)
-	}
-	return m.Encode(), nil
-}
-
-// decodeMetered reads a module and meters it.
-func decodeMetered(original []byte) (*wasmbin.Module, error) {
+// rewrite makes a module count its work and puts its state within reach, if that
+// can be.
+func rewrite(original []byte) ([]byte, error) {
 	m, err := wasmbin.Decode(original)
 	if err == nil {
 		share := tableElements / max(1, len(m.Tables))
 		err = wasmbin.Meter(m, wasmbin.MeterOptions{TableLimit: uint32(max(1, share))})
 	}
-	if err != nil {
+	if err == nil {
+		err = wasmbin.Expose(m)
+	}
+	if err != nil && !errors.Is(err, wasmbin.ErrHidden) {
 		return nil, fmt.Errorf("not a valid WebAssembly module: %w", err)
 	}
-	return m, nil
+	return m.Encode(), nil
 }

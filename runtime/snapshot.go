@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -18,21 +17,10 @@ import (
 // initialization. The first instance takes it, and every other one, and every
 // request, begins with it.
 type snapshot struct {
-	mu      sync.Mutex    // held by the instance that takes it
-	begin   wasmbin.Image // what memory holds before initialization; nil once it is taken
-	image   *image        // what memory holds after it; nil until it is taken
-	globals []uint64      // of wasmbin.GlobalExport
+	mu      sync.Mutex // held by the instance that takes it
+	image   *image     // what memory holds after it; nil until it is taken
+	globals []uint64   // of wasmbin.GlobalExport
 	written *pagemap
-}
-
-// newSnapshot returns one that is not taken yet, or nil for a module whose state
-// is out of reach.
-func newSnapshot(module []byte, written *pagemap) *snapshot {
-	begin, ok := wasmbin.ImageOf(module)
-	if !ok {
-		return nil
-	}
-	return &snapshot{begin: bytes.Clone(begin), written: written} // the rest of the module is not needed any more
 }
 
 // close releases the image. No instance may be left.
@@ -90,19 +78,10 @@ func (i *instance) takeOnce(s *snapshot) (bool, error) {
 
 // take initializes the guest and keeps its state.
 func (i *instance) take(s *snapshot) error {
-	if err := i.instantiate(); err != nil {
+	if err := i.begin(); err != nil {
 		return err
 	}
-	for at, b := range s.begin.Segments() {
-		if !i.memory.linear.Write(at, b) {
-			return fmt.Errorf("the data for address %d is outside of the memory", at)
-		}
-	}
-	for _, name := range []string{wasmbin.StartExport, abi.ExportInit} {
-		if err := i.initialize(name); err != nil {
-			return err
-		}
-	}
+	i.function.module.begin = nil // nobody else needs it
 	content, _ := i.memory.linear.Read(0, i.memory.linear.Size())
 	image := newImage(content, s.written)
 	i.region.adopt(image)
@@ -110,7 +89,7 @@ func (i *instance) take(s *snapshot) error {
 	for _, global := range i.globals {
 		s.globals = append(s.globals, global.Get())
 	}
-	s.image, s.begin = image, nil
+	s.image = image
 	if i.random.drawn && i.resume == nil {
 		i.function.logger.LogAttrs(i.function.engine.base, slog.LevelInfo, "function has drawn random numbers in its initialization, which are the same for all requests")
 	}
