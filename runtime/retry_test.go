@@ -246,10 +246,10 @@ func TestTheStepsOfACallAreInItsDebugLog(t *testing.T) {
 	send(t, req)
 	text := h.log.String()
 	for _, step := range []string{
-		`msg="the call is admitted"`, `msg="the attempt begins"`, "attempt=1 fence=1", "keyed=true",
+		`msg="the call is admitted"`, `msg="the attempt begins"`, "attempt=1 keyed=true fence=1",
 		`msg="the attempt has ended"`, "status=503", "outcome=failure", `msg="the outcome is reported"`,
 		`msg="another attempt follows"`, "after=1 in=", "reason=503",
-		`msg="the call is admitted"`, "attempt=2 fence=1", "status=200", "outcome=success", `msg="the result stands"`, "reason=stands",
+		`msg="the call is admitted"`, "attempt=2 keyed=true fence=1", "status=200", "outcome=success", `msg="the result stands"`, "reason=stands",
 	} {
 		_, rest, ok := strings.Cut(text, step)
 		if !ok {

@@ -44,9 +44,14 @@ func (s *steps) admitted(a objects.Admission, err error) {
 
 // attempt tells of an attempt, and of what it is made under.
 func (s *steps) attempt(number int, fence string, keyed bool) {
-	if s != nil {
-		s.log("the attempt begins", slog.Int("attempt", number), slog.String("fence", fence), slog.Bool("keyed", keyed))
+	if s == nil {
+		return
 	}
+	attrs := []slog.Attr{slog.Int("attempt", number), slog.Bool("keyed", keyed)}
+	if fence != "" {
+		attrs = append(attrs, slog.String("fence", fence))
+	}
+	s.log("the attempt begins", attrs...)
 }
 
 func (s *steps) judged(r attempt.Result, o objects.Outcome) {

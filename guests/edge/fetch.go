@@ -28,7 +28,9 @@ func NewRequest(method, target string, body io.Reader) (*Request, error) {
 }
 
 // Fetch sends the request to the dependency and blocks until the head of its
-// answer is there. Any status is an answer, not an error. The errors are
+// answer is there. Any status is an answer, not an error. The host sends it again
+// as the dependency's retry in the manifest says, and the last answer is the one
+// that counts: a function needs no loop of its own. The errors are
 // BreakerOpen, Deferred, Overloaded and Unavailable, with a retry time and
 // nothing sent; DependencyFailed; DeadlineExceeded, OutcomeUnknown; LeaseLost;
 // Denied for a dependency that the manifest does not give to the function.
