@@ -79,8 +79,24 @@ func minimumMemory(sections []byte) uint64 {
 
 // checkCompiled says what keeps a module from being a guest of this host. The
 // host's own modules are instantiated in r.
-func checkCompiled(m wazero.CompiledModule, r wazero.Runtime) error {
-	return errors.Join(checkExports(m), checkImports(m, r))
+func checkCompiled(m wazero.CompiledModule, r wazero.Runtime, data wasmbin.Image) error {
+	return errors.Join(checkExports(m), checkImports(m, r), checkData(m, data))
+}
+
+// checkData says whether there is data outside of the memory, without which no
+// instance can begin.
+func checkData(m wazero.CompiledModule, data wasmbin.Image) error {
+	memory, ok := m.ExportedMemories()[abi.ExportMemory]
+	if !ok {
+		return nil // checkExports says so
+	}
+	pages := uint64(memory.Min())
+	for at, b := range data.Segments() {
+		if uint64(at)+uint64(len(b)) > pages*pageSize {
+			return fmt.Errorf("has data at address %d, which is outside of its memory of %s", at, kibibytes(pages))
+		}
+	}
+	return nil
 }
 
 func checkExports(m wazero.CompiledModule) error {

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/edgehost/edgehost/guests/abi"
 	"github.com/edgehost/edgehost/guests/conformance"
 	"github.com/edgehost/edgehost/runtime"
+	"github.com/edgehost/edgehost/runtime/wasmbin"
 )
 
 func TestCheckSaysWhatToDo(t *testing.T) {
@@ -30,6 +32,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		"no handler":           {conformance.NoHandle(), []string{abi.ExportHandle, "does not export"}},
 		"no memory":            {conformance.NoMemory(), []string{`"memory"`, "does not export"}},
 		"a handler of a kind":  {conformance.WrongHandle(), []string{abi.ExportHandle, "() -> ()", "() -> i32"}},
+		"data nowhere":         {dataAt(t, 64<<10-3), []string{"address 65533", "outside of its memory of 64 KiB"}},
 		"a reserved export":    {conformance.ReservedExport(), []string{"edgehost_teleport", "reserved"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +52,23 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// dataAt returns a guest with four bytes of data at an address.
+func dataAt(tb testing.TB, at int32) []byte {
+	tb.Helper()
+	m := decode(tb, conformance.Hello())
+	m.Datas = append(m.Datas, wasmbin.Data{Offset: append(binary.AppendUvarint([]byte{0x41}, uint64(at)), 0x0b), Init: []byte("data")})
+	return m.Encode()
+}
+
+func decode(tb testing.TB, module []byte) *wasmbin.Module {
+	tb.Helper()
+	m, err := wasmbin.Decode(module)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
 }
 
 func TestCheckFindsEverythingAtOnce(t *testing.T) {

@@ -136,15 +136,13 @@ func (l *loader) loadInto(ctx context.Context, r wazero.Runtime, cfg FunctionCon
 	if err != nil {
 		return nil, err
 	}
-	if err := checkCompiled(compiled, r); err != nil {
+	data, exposed := wasmbin.ImageOf(rewritten)
+	if err := checkCompiled(compiled, r, data); err != nil {
 		return nil, errors.Join(err, compiled.Close(ctx))
 	}
-	m := &module{runtime: r, compiled: compiled}
-	if image, ok := wasmbin.ImageOf(rewritten); ok {
-		m.begin = bytes.Clone(image) // the rest is not needed any more
-		if cfg.Isolation == IsolationRequest {
-			m.snapshot = &snapshot{written: l.written}
-		}
+	m := &module{runtime: r, compiled: compiled, begin: bytes.Clone(data)} // the rest is not needed any more
+	if exposed && cfg.Isolation == IsolationRequest {
+		m.snapshot = &snapshot{written: l.written}
 	}
 	return m, nil
 }

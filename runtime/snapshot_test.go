@@ -119,10 +119,7 @@ func TestFailedGuestServesAgainOnlyIfItCanBeRestored(t *testing.T) {
 // something of its own.
 func restless(tb testing.TB) *wasmbin.Module {
 	tb.Helper()
-	m, err := wasmbin.Decode(conformance.Hello())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	m := decode(tb, conformance.Hello())
 	handler, _ := handlerOf(m)
 	m.Globals = append(m.Globals, wasmbin.Global{Type: wasmbin.GlobalType{Type: wasmbin.I64, Mutable: true}, Init: []byte{0x42, 0x07, 0x0b}})
 	variable := byte(len(m.Globals) - 1)
@@ -357,5 +354,26 @@ func TestRestoringIsFasterThanStarting(t *testing.T) {
 	t.Logf("%v by starting an instance, %v by restoring one: %d ×", starting, restoring, starting/restoring)
 	if starting < 20*restoring {
 		t.Errorf("%v by starting an instance, %v by restoring one", starting, restoring)
+	}
+}
+
+func TestStartFunctionAndDataAreThereForEveryInstance(t *testing.T) {
+	m := restless(t)
+	start := uint32(len(m.Imports) + len(m.Funcs))
+	m.Start, m.Types = &start, append(m.Types, wasmbin.FuncType{})
+	variable := byte(len(m.Globals) - 1)
+	m.Globals[variable].Init = []byte{0x42, 0x06, 0x0b}
+	m.Funcs = append(m.Funcs, wasmbin.Func{
+		Type: uint32(len(m.Types) - 1),
+		Body: []byte{0x23, variable, 0x42, 0x01, 0x7c, 0x24, variable, 0x0b}, // variable += 1
+	})
+	for name, f := range map[string]runtime.FunctionConfig{
+		"restored": {Isolation: runtime.IsolationRequest},
+		"fresh":    {MaxRequests: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.Name, f.Module = "hello", m.Encode()
+			serve(t, f).hello(t, 5)
+		})
 	}
 }
