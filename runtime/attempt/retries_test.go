@@ -288,3 +288,14 @@ func TestAShortAnswerIsReadBeforeThePause(t *testing.T) {
 		}
 	})
 }
+
+func BenchmarkACallThatSucceeds(b *testing.B) {
+	retries := attempt.NewRetries(resolved(b, attempt.Policy{}), nil)
+	c := call(always(answered(200)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := retries.Do(b.Context(), c); err != nil { //nolint:bodyclose // it has none
+			b.Fatal(err)
+		}
+	}
+}
