@@ -77,32 +77,46 @@ func FuzzMeter(f *testing.F) {
 	})
 }
 
+// FuzzExpose exposes modules as they are and metered ones.
 func FuzzExpose(f *testing.F) {
 	seeds(f)
 	validate := validator(f)
 	f.Fuzz(func(t *testing.T, wasm []byte) {
-		m, err := wasmbin.Decode(wasm)
-		if err != nil {
-			return
-		}
-		m.Customs = nil // wazero fails on some that are malformed or empty
-		plain := m.Encode()
-		err = wasmbin.Expose(m)
-		if errors.Is(err, wasmbin.ErrHidden) || errors.Is(err, wasmbin.ErrReserved) {
-			if !bytes.Equal(m.Encode(), plain) {
-				t.Fatal("it was changed and refused")
+		for _, metered := range []bool{false, true} {
+			m, err := wasmbin.Decode(wasm)
+			if err != nil {
+				return
 			}
-			return
-		}
-		before := validate(plain)
-		if err != nil {
-			if before == nil {
-				t.Fatalf("a valid module: %v", err)
+			m.Customs = nil // wazero fails on some that are malformed or empty
+			if metered && wasmbin.Meter(m, wasmbin.MeterOptions{}) != nil {
+				return
 			}
-			return
-		}
-		if after := validate(m.Encode()); (before == nil) != (after == nil) {
-			t.Fatalf("valid before: %v, after: %v", before, after)
+			checkExposed(t, m, validate)
 		}
 	})
+}
+
+func checkExposed(t *testing.T, m *wasmbin.Module, validate func([]byte) error) {
+	t.Helper()
+	plain := m.Encode()
+	err := wasmbin.Expose(m)
+	if err != nil && !bytes.Equal(m.Encode(), plain) {
+		t.Fatal("it was changed and refused")
+	}
+	if errors.Is(err, wasmbin.ErrHidden) || errors.Is(err, wasmbin.ErrReserved) {
+		return
+	}
+	before := validate(plain)
+	if err != nil {
+		if before == nil {
+			t.Fatalf("a valid module: %v", err)
+		}
+		return
+	}
+	if after := validate(m.Encode()); (before == nil) != (after == nil) {
+		t.Fatalf("valid before: %v, after: %v", before, after)
+	}
+	if _, ok := wasmbin.ImageOf(m.Encode()); !ok {
+		t.Fatal("there is no image")
+	}
 }
